@@ -1,0 +1,348 @@
+/* quipu.h — the whole public interface of quipu, a local engine for large language models.
+ *
+ * The shortest useful program:
+ *
+ *     qp_model *model;  qp_generator *gen;  qp_job *job;  qp_event event;  qp_error err;
+ *     if (qp_model_open(&model, "models/demo", NULL, &err)) return puts(err.text), 1;
+ *     if (qp_generator_new(&gen, model, NULL, &err)) return puts(err.text), 1;
+ *     const qp_job_options options = {.size = sizeof options, .prompt = "Once upon a time", .max_new_tokens = 50};
+ *     if (qp_job_new(&job, gen, &options, &err)) return puts(err.text), 1;
+ *     while (qp_job_next(job, &event, &err) == QP_OK && event.kind != QP_EVENT_END) fputs(event.text, stdout);
+ *     qp_job_free(job);  qp_generator_free(gen);  qp_model_close(model);
+ *
+ * Rules that hold everywhere:
+ *  - Functions that can fail return qp_status (QP_OK is 0) and describe the failure in a qp_error that the caller
+ *    owns and may leave NULL. After a failure nothing is owed: output handles are NULL.
+ *  - Option structs begin with `size`: set it to sizeof the struct. All other zeros mean the default. A NULL
+ *    pointer to options means all defaults. Fields are only ever appended.
+ *  - Ownership is in the verb: new/free for memory, open/close for the outside world, peek borrows. Freeing NULL is
+ *    fine.
+ *  - Text is UTF-8. Lengths are bytes, token counts are tokens, times are seconds.
+ *  - A handle may be used by one thread at a time unless its section says more. */
+#ifndef QUIPU_H
+#define QUIPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(QP_BUILDING) && defined(__GNUC__)
+#define QP_API __attribute__((visibility("default")))
+#else
+#define QP_API
+#endif
+
+/* ---- status, errors, log ------------------------------------------------------------------------------------- */
+
+#define QP_STATUSES(X)                                                                                             \
+    X(OK, "ok")                                                                                                    \
+    X(NO_MEMORY, "out of memory")                                                                                  \
+    X(NO_FILE, "no such file")                                                                                     \
+    X(IO, "input or output failed")                                                                                \
+    X(BAD_FORMAT, "malformed data")                                                                                \
+    X(BAD_ARGUMENT, "bad argument")                                                                                \
+    X(UNSUPPORTED, "not supported")                                                                                \
+    X(TOO_LARGE, "over a limit")                                                                                   \
+    X(CANCELLED, "cancelled")                                                                                      \
+    X(BUSY, "busy")                                                                                                \
+    X(INTERNAL, "internal error")
+
+typedef enum qp_status {
+#define X(name, text) QP_##name,
+    QP_STATUSES(X)
+#undef X
+        QP_STATUS_COUNT
+} qp_status;
+
+/* Says what failed, where, what was found and what is allowed. `offset` is a position in the offending bytes (file,
+ * JSON, template), or 0 where there is none. */
+typedef struct qp_error {
+    qp_status code;
+    uint64_t offset;
+    char text[496];
+} qp_error;
+
+/* A constant text for a status; never NULL. */
+QP_API const char *qp_status_text(qp_status status);
+
+typedef enum qp_log_level { QP_LOG_ERROR, QP_LOG_WARN, QP_LOG_INFO, QP_LOG_DEBUG } qp_log_level;
+
+/* Where diagnostics go; a zero struct is silence. `line` has no final newline; it may be called from any thread. */
+typedef struct qp_log {
+    void (*line)(void *user, qp_log_level level, const char *line);
+    void *user;
+} qp_log;
+
+/* Version of the library, "MAJOR.MINOR.PATCH". */
+QP_API const char *qp_version(void);
+/* Compiler, build type and versions of the libraries inside, as one JSON object; constant. */
+QP_API const char *qp_build_json(void);
+
+/* Gives back text or arrays that a function of this header allocated for the caller. */
+QP_API void qp_free(void *memory);
+
+/* ---- devices --------------------------------------------------------------------------------------------------- */
+
+/* What the machine has and what quipu will use, why and why not, as one JSON object; the caller qp_free()s it. */
+QP_API qp_status qp_devices_json(char **json, qp_error *err);
+
+typedef struct qp_measure_options {
+    size_t size;
+    int threads;           /* 0: physical cores that the process may use */
+    const char *cpu_level; /* NULL: best; see qp_model_options */
+    double seconds;        /* how long each figure is measured; 0: 1 s */
+} qp_measure_options;
+
+/* One measured limit of the machine. */
+typedef struct qp_measure {
+    char name[48];                /* "read", "fma_f32", "dot_bf16", "amx_bf16", ... */
+    char unit[16];                /* "GB/s" or "GFLOP/s" or "GOP/s" */
+    double median, lowest, highest; /* over the repeats */
+    bool is_best;                 /* compute: the fastest instruction for 16-bit weights */
+} qp_measure;
+
+/* Sequential reading of memory by all threads, clock stopped after the last byte is used. Fills one entry. */
+QP_API qp_status qp_measure_bandwidth(qp_measure *out, const qp_measure_options *options, qp_error *err);
+/* Peak arithmetic out of registers for every multiply-add instruction the CPU has. Fills up to `capacity`. */
+QP_API qp_status qp_measure_compute(qp_measure *out, int capacity, int *count, const qp_measure_options *options,
+                                    qp_error *err);
+
+/* ---- models ---------------------------------------------------------------------------------------------------- */
+
+/* Weights, tokenizer and settings of one model, immutable after opening: any number of threads may share it. */
+typedef struct qp_model qp_model;
+
+typedef enum qp_precision {
+    QP_PRECISION_FAST,  /* activations may be rounded to 16 bits on the way into a matrix product */
+    QP_PRECISION_EXACT, /* float32 activations and accumulation */
+} qp_precision;
+
+typedef enum qp_cache_type {
+    QP_CACHE_DEFAULT, /* fp32 when the model's precision is exact, fp16 otherwise */
+    QP_CACHE_FP16,
+    QP_CACHE_FP32,
+} qp_cache_type;
+
+typedef struct qp_model_options {
+    size_t size;
+    const char *device;    /* NULL or "auto": the best found; "cpu" */
+    const char *cpu_level; /* NULL: the best the machine has; else "ref", "avx2", "avx512", "avx512bf16", "amx" */
+    int threads;           /* 0: physical cores that the process may use */
+    bool pin_threads;      /* bind each worker to a core */
+    qp_precision precision;
+    double rope_scale;     /* 0: from config.json; else linear scaling by this factor instead */
+    double rope_alpha;     /* 0: none; else NTK-aware change of the base: theta * alpha^(d / (d - 2)) */
+    double rope_yarn;      /* 0: from config.json; else YaRN by this factor over the trained context */
+    qp_log log;
+    void (*progress)(void *user, double done, double total); /* bytes of weights; NULL: none */
+    void *progress_user;
+} qp_model_options;
+
+/* Opens a folder in Hugging Face layout. Checks everything before it returns. */
+QP_API qp_status qp_model_open(qp_model **out, const char *path, const qp_model_options *options, qp_error *err);
+/* Makes a model with seeded random weights in memory: `shape` is a name of qp_shape_name() and `format` "bf16",
+ * "f16" or "f32". It has no tokenizer. For benchmarks and tests. */
+QP_API qp_status qp_model_synthesize(qp_model **out, const char *shape, const char *format, uint64_t seed,
+                                     const qp_model_options *options, qp_error *err);
+QP_API void qp_model_close(qp_model *model);
+/* Names of the shapes known to qp_model_synthesize: 0, 1, ... until NULL. */
+QP_API const char *qp_shape_name(int index);
+
+typedef struct qp_model_info {
+    char architecture[64];  /* as config.json names it */
+    char device[32], cpu_level[16];
+    int threads;
+    qp_precision precision;
+    int n_layers, hidden, n_heads, n_kv_heads, head_dim, ffn, vocabulary;
+    int trained_context;    /* tokens */
+    int sliding_window;     /* 0: none */
+    uint64_t n_parameters;
+    uint64_t weight_bytes;  /* all weights */
+    uint64_t step_bytes;    /* read once per decoded token (weights without the embedding table's other rows) */
+    double bits_per_weight;
+    int32_t bos;            /* -1: none */
+    int32_t eos[16];
+    int n_eos;
+    bool has_tokenizer, has_chat_template;
+} qp_model_info;
+
+QP_API void qp_model_get_info(const qp_model *model, qp_model_info *info);
+/* Bytes of cache that `tokens` tokens need. */
+QP_API uint64_t qp_model_cache_bytes(const qp_model *model, qp_cache_type type, uint64_t tokens);
+
+/* What a model folder holds, read from its headers alone: architecture, shape, formats, memory needed, what is not
+ * supported and why; one JSON object that the caller qp_free()s. With `tensors`, the list of all tensors too. */
+QP_API qp_status qp_inspect_json(char **json, const char *path, bool tensors, qp_error *err);
+
+/* ---- text ------------------------------------------------------------------------------------------------------ */
+
+/* Immutable after opening: any number of threads may share it. */
+typedef struct qp_tokenizer qp_tokenizer;
+
+/* Opens the tokenizer of a model folder, or a tokenizer.json itself, without touching the weights. */
+QP_API qp_status qp_tokenizer_open(qp_tokenizer **out, const char *path, qp_error *err);
+QP_API void qp_tokenizer_close(qp_tokenizer *tokenizer);
+/* The model's own; NULL if it has none. Borrowed: lives as long as the model. */
+QP_API const qp_tokenizer *qp_model_peek_tokenizer(const qp_model *model);
+/* Highest id + 1. */
+QP_API int qp_tokenizer_size(const qp_tokenizer *tokenizer);
+
+enum {
+    QP_TOKENIZE_NO_SPECIAL = 1,    /* leave out the tokens that the tokenizer adds around the text (bos, eos) */
+    QP_TOKENIZE_PLAIN_SPECIAL = 2, /* read "<|eot|>" and its like in the text as plain characters */
+};
+/* Text to ids: *ids is an array of *count, qp_free()d by the caller. */
+QP_API qp_status qp_tokenize(const qp_tokenizer *tokenizer, const char *text, size_t text_bytes, unsigned flags,
+                             int32_t **ids, size_t *count, qp_error *err);
+
+enum { QP_DETOKENIZE_SKIP_SPECIAL = 1 };
+/* Ids to text: *text ends with a zero byte and has *text_bytes before it, qp_free()d by the caller. */
+QP_API qp_status qp_detokenize(const qp_tokenizer *tokenizer, const int32_t *ids, size_t count, unsigned flags,
+                               char **text, size_t *text_bytes, qp_error *err);
+
+/* Ids to text one at a time, never showing half a character. */
+typedef struct qp_detok_stream qp_detok_stream;
+QP_API qp_status qp_detok_stream_new(qp_detok_stream **out, const qp_tokenizer *tokenizer, unsigned flags,
+                                     qp_error *err);
+QP_API void qp_detok_stream_free(qp_detok_stream *stream);
+/* *text is what this id makes visible (possibly empty), borrowed until the next call. *has_text is false where the
+ * library that is the reference yields nothing yet. */
+QP_API qp_status qp_detok_stream_next(qp_detok_stream *stream, int32_t id, const char **text, size_t *text_bytes,
+                                      bool *has_text, qp_error *err);
+
+/* Writes the raw vocabulary entry of an id; returns its length in bytes (which may exceed `capacity`), -1 if the id
+ * is not one. *is_special tells added special tokens; may be NULL. */
+QP_API int qp_token_piece(const qp_tokenizer *tokenizer, int32_t id, char *out, size_t capacity, bool *is_special);
+/* The id of an exact vocabulary entry or added token; -1 if there is none. */
+QP_API int32_t qp_token_id(const qp_tokenizer *tokenizer, const char *piece);
+
+/* ---- chat templates ---------------------------------------------------------------------------------------------- */
+
+/* A parsed Jinja template; immutable: any number of threads may share it. */
+typedef struct qp_template qp_template;
+
+/* From a model folder (chat_template.jinja, chat_template.json, tokenizer_config.json), choosing the named one
+ * (NULL: "default") where there are several. */
+QP_API qp_status qp_template_open(qp_template **out, const char *path, const char *name, qp_error *err);
+/* From source text. */
+QP_API qp_status qp_template_new(qp_template **out, const char *source, size_t source_bytes, qp_error *err);
+QP_API void qp_template_free(qp_template *chat_template);
+/* Renders: `input_json` is an object {"messages", "tools"?, "add_generation_prompt"?, "continue_final_message"?,
+ * "now"?, "tokens"?, any other key = variable}. *text is qp_free()d by the caller. *raised is set when the template
+ * itself called raise_exception (err->text is then its message); may be NULL. */
+QP_API qp_status qp_template_render(const qp_template *chat_template, const char *input_json, size_t input_bytes,
+                                    char **text, size_t *text_bytes, bool *raised, qp_error *err);
+
+/* ---- evaluation: logits of chosen ids ---------------------------------------------------------------------------- */
+
+/* One sequence of tokens with cache of its own, driven by the caller: for perplexity, comparison, benchmarks. */
+typedef struct qp_sequence qp_sequence;
+
+QP_API qp_status qp_sequence_new(qp_sequence **out, const qp_model *model, uint64_t capacity_tokens,
+                                 qp_cache_type type, qp_error *err);
+QP_API void qp_sequence_free(qp_sequence *sequence);
+/* Tokens fed so far. */
+QP_API uint64_t qp_sequence_length(const qp_sequence *sequence);
+/* Forgets all tokens from `length` on. */
+QP_API qp_status qp_sequence_rewind(qp_sequence *sequence, uint64_t length, qp_error *err);
+
+/* Feeds counts[i] ids to sequences[i] in one step of the model, any mixture of prompts and single tokens; all must
+ * be sequences of the same model, each at most once. Writes logits [sum of lasts, vocabulary] of the last lasts[i]
+ * positions of each, in order. Returns when the device has finished. Blocking; one call per model at a time. */
+QP_API qp_status qp_forward(qp_sequence *const *sequences, const int32_t *const *ids, const size_t *counts,
+                            const size_t *lasts, int n_sequences, float *logits, qp_error *err);
+
+/* ---- generation -------------------------------------------------------------------------------------------------- */
+
+/* How the next token is chosen. A zero struct is greedy. Zero switches a stage off. */
+typedef struct qp_sampling {
+    float temperature; /* under 0.01: greedy */
+    int top_k;         /* keep the k most probable */
+    float top_p;       /* keep the shortest prefix of the sorted candidates whose sum reaches p; >= 1 is off */
+    float min_p;       /* keep those at least this fraction of the most probable; >= 1 is off */
+    bool temperature_last; /* apply temperature after the truncations */
+    uint64_t seed;     /* the same seed gives the same text, whatever else runs */
+} qp_sampling;
+
+/* Runs jobs on one model with a shared, paged cache. */
+typedef struct qp_generator qp_generator;
+/* One prompt and its continuation. */
+typedef struct qp_job qp_job;
+
+typedef struct qp_generator_options {
+    size_t size;
+    uint64_t cache_tokens; /* 0: the model's trained context; a multiple of 256 is used */
+    qp_cache_type cache_type;
+    int chunk_tokens;      /* prompt tokens in one step; 0: 512 */
+} qp_generator_options;
+
+QP_API qp_status qp_generator_new(qp_generator **out, const qp_model *model, const qp_generator_options *options,
+                                  qp_error *err);
+/* Ends all its jobs first. */
+QP_API void qp_generator_free(qp_generator *generator);
+
+typedef struct qp_job_options {
+    size_t size;
+    const char *prompt;      /* text, tokenised with its special tokens ... */
+    size_t prompt_bytes;     /* 0: prompt ends with a zero byte */
+    unsigned tokenize_flags; /* QP_TOKENIZE_... */
+    const int32_t *ids;      /* ... or ids (prompt is then ignored: exactly one of the two must be given) */
+    size_t n_ids;
+    size_t max_new_tokens;   /* 0: until an end token or the end of the cache */
+    bool ignore_eos;         /* end tokens do not end the job */
+    bool show_special;       /* special tokens appear in the text */
+    const char *const *stop; /* n_stop texts that end the job; the earliest match wins and is not shown */
+    size_t n_stop;
+    qp_sampling sampling;
+} qp_job_options;
+
+/* Submits. Refuses at once what can never fit. All of `options` is copied. */
+QP_API qp_status qp_job_new(qp_job **out, qp_generator *generator, const qp_job_options *options, qp_error *err);
+/* Cancels if still running, frees all it holds. */
+QP_API void qp_job_free(qp_job *job);
+/* Any thread, any time, any number of times. The job's next event is its end. */
+QP_API void qp_job_cancel(qp_job *job);
+
+typedef enum qp_event_kind { QP_EVENT_TEXT, QP_EVENT_END } qp_event_kind;
+typedef enum qp_finish {
+    QP_FINISH_NONE,
+    QP_FINISH_EOS,       /* an end token */
+    QP_FINISH_STOP,      /* a stop text */
+    QP_FINISH_LENGTH,    /* max_new_tokens or the end of the cache */
+    QP_FINISH_CANCELLED,
+    QP_FINISH_ERROR,
+} qp_finish;
+
+/* Taken after the device has finished; nothing is rounded. */
+typedef struct qp_job_stats {
+    size_t prompt_tokens, cached_tokens, new_tokens;
+    double queue_s, prefill_s, first_token_s, decode_s, total_s;
+    uint64_t logits_hash; /* of the logits behind the last token */
+} qp_job_stats;
+
+typedef struct qp_event {
+    qp_event_kind kind;
+    const char *text; /* whole characters, ends with a zero byte; "" at the end or while a character is incomplete */
+    size_t text_bytes;
+    const int32_t *ids; /* the tokens behind this event */
+    size_t n_ids;
+    qp_finish finish;         /* QP_EVENT_END only, as all below */
+    const char *stop_text;    /* the stop text that matched, or NULL */
+    int32_t stop_id;          /* the end token, or -1 */
+    qp_job_stats stats;
+} qp_event;
+
+/* Waits for the job's next event; its pointers live until the next call for this job. After QP_EVENT_END every
+ * further call gives QP_EVENT_END again. A failed job returns its status with QP_FINISH_ERROR in the event. */
+QP_API qp_status qp_job_next(qp_job *job, qp_event *event, qp_error *err);
+/* The prompt as the job saw it: ids, borrowed until the job is freed. */
+QP_API const int32_t *qp_job_peek_prompt(const qp_job *job, size_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

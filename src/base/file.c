@@ -1,0 +1,121 @@
+/* file.c — files: mapped for reading, read whole, asked about. The only file of the library that opens files. */
+#include "file.h"
+#include "mem.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static qp_status system_error(qp_error *err, const char *path, const char *doing) {
+    const int why = errno;
+    const qp_status code = why == ENOENT || why == ENOTDIR ? QP_NO_FILE : why == ENOMEM ? QP_NO_MEMORY : QP_IO;
+    char text[128];
+    return err_set(err, code, 0, "%s: cannot %s: %s", path, doing, strerror_r(why, text, sizeof text));
+}
+
+static qp_status open_regular(int *fd, size_t *bytes, const char *path, qp_error *err) {
+    struct stat st;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a fifo must not stop us here */
+    if (*fd < 0) return system_error(err, path, "open");
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= 0) {
+        *bytes = (size_t)st.st_size;
+        return QP_OK;
+    }
+    const bool is_folder = S_ISDIR(st.st_mode);
+    close(*fd);
+    return err_set(err, QP_BAD_ARGUMENT, 0, "%s: is %s, a regular file is needed", path, is_folder ? "a folder" : "not a file");
+}
+
+qp_status file_map_open(file_map *out, const char *path, qp_error *err) {
+    int fd;
+    *out = (file_map){0};
+    size_t bytes;
+    ERR_TRY(open_regular(&fd, &bytes, path, err));
+    const void *at = bytes ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0) : (const void *)"";
+    const qp_status status = at == MAP_FAILED ? system_error(err, path, "map") : QP_OK;
+    close(fd);
+    if (status == QP_OK) *out = (file_map){at, bytes};
+    return status;
+}
+
+void file_map_close(file_map *map) {
+    if (map->at && map->bytes) munmap((void *)(uintptr_t)map->at, map->bytes);
+    *map = (file_map){0};
+}
+
+static void advise(const file_map *map, size_t offset, size_t bytes, int advice) {
+    if (!map->bytes || offset >= map->bytes) return;
+    if (bytes > map->bytes - offset) bytes = map->bytes - offset;
+    const size_t page = 4096, from = offset & ~(page - 1);
+    madvise((void *)(uintptr_t)(map->at + from), bytes + (offset - from), advice);
+}
+
+void file_map_will_need(const file_map *map, size_t offset, size_t bytes) { advise(map, offset, bytes, MADV_WILLNEED); }
+void file_map_wont_need(const file_map *map, size_t offset, size_t bytes) { advise(map, offset, bytes, MADV_DONTNEED); }
+
+/* Reads exactly `bytes`, less if the file shrank meanwhile; -1 on error. */
+static ssize_t read_all(int fd, char *to, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+        const ssize_t n = read(fd, to + done, bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -1;
+        if (n == 0) break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+qp_status file_read(char **text, size_t *bytes, const char *path, size_t limit, qp_error *err) {
+    int fd;
+    size_t size;
+    *text = NULL;
+    ERR_TRY(open_regular(&fd, &size, path, err));
+    if (size > limit || size == SIZE_MAX) {
+        close(fd);
+        return err_set(err, QP_TOO_LARGE, 0, "%s: %zu bytes, at most %zu are allowed", path, size, limit);
+    }
+    char *to = mem_array(size + 1, 1);
+    const ssize_t got = to ? read_all(fd, to, size) : 0;
+    qp_status status = QP_OK;
+    if (!to) status = err_no_memory(err, size, path);
+    else if (got < 0) status = system_error(err, path, "read");
+    close(fd);
+    if (status != QP_OK) return mem_free(to), status;
+    to[got] = 0;
+    *text = to;
+    *bytes = (size_t)got;
+    return QP_OK;
+}
+
+qp_status file_write(const char *path, const void *bytes, size_t count, qp_error *err) {
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return system_error(err, path, "create");
+    for (size_t done = 0; done < count;) {
+        const ssize_t n = write(fd, (const char *)bytes + done, count - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            const qp_status status = system_error(err, path, "write");
+            close(fd);
+            return status;
+        }
+        done += (size_t)n;
+    }
+    return close(fd) == 0 ? QP_OK : system_error(err, path, "write");
+}
+
+bool file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+bool file_is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+qp_status file_join(char *out, size_t capacity, const char *folder, const char *name, qp_error *err) {
+    const int bytes = snprintf(out, capacity, "%s/%s", folder, name);
+    if (bytes >= 0 && (size_t)bytes < capacity) return QP_OK;
+    return err_set(err, QP_TOO_LARGE, 0, "%s/%s: the path is longer than %zu bytes", folder, name, capacity - 1);
+}
