@@ -32,7 +32,7 @@ static qp_status open_regular(int *fd, size_t *bytes, const char *path, qp_error
 qp_status file_map_open(file_map *out, const char *path, qp_error *err) {
     int fd;
     *out = (file_map){0};
-    size_t bytes;
+    size_t bytes = 0;
     ERR_TRY(open_regular(&fd, &bytes, path, err));
     const void *at = bytes ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0) : (const void *)"";
     const qp_status status = at == MAP_FAILED ? system_error(err, path, "map") : QP_OK;
@@ -71,7 +71,7 @@ static ssize_t read_all(int fd, char *to, size_t bytes) {
 
 qp_status file_read(char **text, size_t *bytes, const char *path, size_t limit, qp_error *err) {
     int fd;
-    size_t size;
+    size_t size = 0;
     *text = NULL;
     ERR_TRY(open_regular(&fd, &size, path, err));
     if (size > limit || size == SIZE_MAX) {
