@@ -1,0 +1,36 @@
+/* checkpoint.h — all tensors of a model folder, whatever files they are spread over, behind one question: do you have
+ * a tensor called X?
+ *
+ * Opening maps the files and reads their headers; no tensor data is touched. Files are taken, in this order, from
+ * model.safetensors.index.json, model.safetensors, or all model-*.safetensors. Another container format joins by
+ * filling the same table of ckpt_tensor. Immutable after opening: any number of threads may ask. */
+#ifndef FORMAT_CHECKPOINT_H
+#define FORMAT_CHECKPOINT_H
+
+#include "base/err.h"
+#include "ckpt_tensor.h"
+
+typedef struct checkpoint checkpoint;
+
+qp_status checkpoint_open(checkpoint **out, const char *folder, qp_error *err);
+void checkpoint_close(checkpoint *c);
+
+/* NULL if there is none. */
+const ckpt_tensor *checkpoint_find(const checkpoint *c, const char *name);
+/* Tensors, in the order of the files and of their bytes in them. */
+size_t checkpoint_count(const checkpoint *c);
+const ckpt_tensor *checkpoint_at(const checkpoint *c, size_t i);
+/* Bytes of all tensors together. */
+uint64_t checkpoint_bytes(const checkpoint *c);
+
+/* Files, as named inside the folder. */
+int checkpoint_n_files(const checkpoint *c);
+const char *checkpoint_file_name(const checkpoint *c, int file);
+/* What the files' free metadata says for a key ("format": "pt"); NULL if nothing. The first file that has it. */
+const char *checkpoint_metadata(const checkpoint *c, const char *key);
+
+/* Advice to the system: these bytes will be read soon / will not be needed for a while. */
+void checkpoint_will_need(const checkpoint *c, const ckpt_tensor *tensor);
+void checkpoint_wont_need(const checkpoint *c, const ckpt_tensor *tensor);
+
+#endif
