@@ -20,6 +20,9 @@ void cpu_detect(cpu_features *out);
 int cpu_usable(void);
 /* The same counted in physical cores. */
 int cpu_usable_cores(void);
+/* Writes one allowed logical CPU per physical core, ascending; returns how many cores there are (affinity only, no
+ * quota), which may exceed `capacity`. For binding threads. */
+int cpu_core_list(int *cpus, int capacity);
 /* Bytes of memory of the machine or the cgroup's limit, whichever is less. */
 size_t cpu_memory_bytes(void);
 

@@ -16,10 +16,10 @@ qp_status err_prefix(qp_error *err, qp_status code, const char *format, ...) __a
 qp_status err_no_memory(qp_error *err, size_t bytes, const char *what);
 
 /* Leaves the function with the status of `call` unless it is QP_OK. */
-#define ERR_TRY(call)                                                                                               \
-    do {                                                                                                           \
-        const qp_status try_status = (call);                                                                       \
-        if (try_status != QP_OK) return try_status;                                                                \
+#define ERR_TRY(call)                                                                                                  \
+    do {                                                                                                               \
+        const qp_status try_status = (call);                                                                           \
+        if (try_status != QP_OK) return try_status;                                                                    \
     } while (0)
 
 #endif

@@ -26,7 +26,8 @@ static qp_status open_regular(int *fd, size_t *bytes, const char *path, qp_error
     }
     const bool is_folder = S_ISDIR(st.st_mode);
     close(*fd);
-    return err_set(err, QP_BAD_ARGUMENT, 0, "%s: is %s, a regular file is needed", path, is_folder ? "a folder" : "not a file");
+    return err_set(err, QP_BAD_ARGUMENT, 0, "%s: is %s, a regular file is needed", path,
+                   is_folder ? "a folder" : "not a file");
 }
 
 qp_status file_map_open(file_map *out, const char *path, qp_error *err) {
@@ -69,26 +70,49 @@ static ssize_t read_all(int fd, char *to, size_t bytes) {
     return (ssize_t)done;
 }
 
+/* Files under /proc and /sys give their size as 0: reads to the end, growing. */
+static qp_status read_unsized(int fd, char **text, size_t *bytes, const char *path, size_t limit, qp_error *err) {
+    size_t capacity = 4096;
+    for (*text = NULL, *bytes = 0;; capacity *= 2) {
+        char *more = mem_resize(*text, capacity + 1, 1);
+        if (!more) return err_no_memory(err, capacity, path);
+        *text = more;
+        const ssize_t got = read_all(fd, *text + *bytes, capacity - *bytes);
+        if (got < 0) return system_error(err, path, "read");
+        *bytes += (size_t)got;
+        if (*bytes > limit)
+            return err_set(err, QP_TOO_LARGE, 0, "%s: over %zu bytes, no more are allowed", path, limit);
+        if (*bytes < capacity) return QP_OK;
+    }
+}
+
+static qp_status read_sized(int fd, size_t size, char **text, size_t *bytes, const char *path, qp_error *err) {
+    *text = mem_array(size + 1, 1);
+    if (!*text) return err_no_memory(err, size, path);
+    const ssize_t got = read_all(fd, *text, size);
+    if (got < 0) return system_error(err, path, "read");
+    *bytes = (size_t)got;
+    return QP_OK;
+}
+
 qp_status file_read(char **text, size_t *bytes, const char *path, size_t limit, qp_error *err) {
     int fd;
     size_t size = 0;
     *text = NULL;
+    *bytes = 0;
     ERR_TRY(open_regular(&fd, &size, path, err));
     if (size > limit || size == SIZE_MAX) {
         close(fd);
         return err_set(err, QP_TOO_LARGE, 0, "%s: %zu bytes, at most %zu are allowed", path, size, limit);
     }
-    char *to = mem_array(size + 1, 1);
-    const ssize_t got = to ? read_all(fd, to, size) : 0;
-    qp_status status = QP_OK;
-    if (!to) status = err_no_memory(err, size, path);
-    else if (got < 0) status = system_error(err, path, "read");
+    const qp_status status =
+        size ? read_sized(fd, size, text, bytes, path, err) : read_unsized(fd, text, bytes, path, limit, err);
     close(fd);
-    if (status != QP_OK) return mem_free(to), status;
-    to[got] = 0;
-    *text = to;
-    *bytes = (size_t)got;
-    return QP_OK;
+    if (status == QP_OK)
+        (*text)[*bytes] = 0;
+    else
+        mem_free(*text), *text = NULL, *bytes = 0;
+    return status;
 }
 
 qp_status file_write(const char *path, const void *bytes, size_t count, qp_error *err) {

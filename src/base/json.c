@@ -4,7 +4,8 @@
 #include "mem.h"
 
 const char *json_kind(const json_t *value) {
-    static const char *const names[] = {"an object", "an array", "a string", "an integer", "a real number", "true", "false", "null"};
+    static const char *const names[] = {"an object",     "an array", "a string", "an integer",
+                                        "a real number", "true",     "false",    "null"};
     return value ? names[json_typeof(value)] : "nothing";
 }
 
@@ -14,7 +15,8 @@ qp_status json_parse(json_t **out, const char *text, size_t bytes, const char *w
     if (*out) return QP_OK;
     if (json_error_code(&why) == json_error_out_of_memory) return err_no_memory(err, bytes, where);
     const uint64_t at = why.position < 0 ? 0 : (uint64_t)why.position;
-    return err_set(err, QP_BAD_FORMAT, at, "%s: not valid JSON at line %d, column %d: %s", where, why.line, why.column, why.text);
+    return err_set(err, QP_BAD_FORMAT, at, "%s: not valid JSON at line %d, column %d: %s", where, why.line, why.column,
+                   why.text);
 }
 
 qp_status json_load_path(json_t **out, const char *path, size_t limit, qp_error *err) {
@@ -33,7 +35,8 @@ static json_t *present(const json_t *object, const char *key) {
     return json_is_null(value) ? NULL : value;
 }
 
-static qp_status wrong_kind(qp_error *err, const char *where, const char *key, const json_t *value, const char *wanted) {
+static qp_status wrong_kind(qp_error *err, const char *where, const char *key, const json_t *value,
+                            const char *wanted) {
     return err_set(err, QP_BAD_FORMAT, 0, "%s: \"%s\" is %s, expected %s", where, key, json_kind(value), wanted);
 }
 
@@ -43,7 +46,8 @@ qp_status json_get_int(const json_t *object, const char *key, int64_t lowest, in
     if (!value) return QP_OK;
     if (!json_is_number(value)) return wrong_kind(err, where, key, value, "an integer");
     const double real = json_number_value(value);
-    if (json_is_real(value) && !(real >= -9007199254740992.0 && real <= 9007199254740992.0 && real == (double)(int64_t)real))
+    if (json_is_real(value) &&
+        !(real >= -9007199254740992.0 && real <= 9007199254740992.0 && real == (double)(int64_t)real))
         return err_set(err, QP_BAD_FORMAT, 0, "%s: \"%s\" is %g, expected an integer", where, key, real);
     const int64_t integer = json_is_integer(value) ? (int64_t)json_integer_value(value) : (int64_t)real;
     if (integer < lowest || integer > highest)

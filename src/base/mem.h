@@ -38,10 +38,10 @@ int64_t mem_count(void);
 /* A growing pile of memory that is freed as a whole. Zero-initialised is empty and ready. */
 typedef struct arena_block arena_block;
 typedef struct arena {
-    arena_block *blocks;  /* newest first */
-    size_t block_bytes;   /* size of the next block at least; 0: 16 KiB */
-    size_t total_bytes;   /* taken from the heap */
-    size_t limit_bytes;   /* 0: none; beyond it arena_get answers NULL */
+    arena_block *blocks; /* newest first */
+    size_t block_bytes;  /* size of the next block at least; 0: 16 KiB */
+    size_t total_bytes;  /* taken from the heap */
+    size_t limit_bytes;  /* 0: none; beyond it arena_get answers NULL */
 } arena;
 
 /* Aligned to 16 bytes, contents undefined. NULL when memory is short, over the limit or the product overflows. */

@@ -49,15 +49,18 @@ void strbuf_format(strbuf *b, const char *format, ...) {
 }
 
 static void add_json_character(strbuf *b, const char *s, int length) {
-    static const char escapes[][2] = {{'"', '"'}, {'\\', '\\'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}, {'\b', 'b'}, {'\f', 'f'}};
+    static const char escapes[][2] = {{'"', '"'},  {'\\', '\\'}, {'\n', 'n'}, {'\r', 'r'},
+                                      {'\t', 't'}, {'\b', 'b'},  {'\f', 'f'}};
     for (size_t i = 0; length == 1 && i < sizeof escapes / sizeof *escapes; i++)
         if (*s == escapes[i][0]) {
             strbuf_char(b, '\\');
             strbuf_char(b, escapes[i][1]);
             return;
         }
-    if (length == 1 && (unsigned char)*s < 0x20) strbuf_format(b, "\\u%04x", (unsigned)(unsigned char)*s);
-    else strbuf_add(b, s, (size_t)length);
+    if (length == 1 && (unsigned char)*s < 0x20)
+        strbuf_format(b, "\\u%04x", (unsigned)(unsigned char)*s);
+    else
+        strbuf_add(b, s, (size_t)length);
 }
 
 void strbuf_json(strbuf *b, const char *text, size_t bytes) {
@@ -65,8 +68,10 @@ void strbuf_json(strbuf *b, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes;) {
         uint32_t code_point;
         const int length = utf8_decode(text + i, bytes - i, &code_point);
-        if (length) add_json_character(b, text + i, length);
-        else strbuf_text(b, "\xef\xbf\xbd");
+        if (length)
+            add_json_character(b, text + i, length);
+        else
+            strbuf_text(b, "\xef\xbf\xbd");
         i += length ? (size_t)length : 1;
     }
     strbuf_char(b, '"');

@@ -14,9 +14,13 @@ typedef struct span {
 
 #define SPAN(literal) ((span){(literal), sizeof(literal) - 1})
 static inline span span_of(const char *text) { return (span){text, text ? strlen(text) : 0}; }
-static inline bool span_equal(span a, span b) { return a.bytes == b.bytes && (!a.bytes || !memcmp(a.at, b.at, a.bytes)); }
+static inline bool span_equal(span a, span b) {
+    return a.bytes == b.bytes && (!a.bytes || !memcmp(a.at, b.at, a.bytes));
+}
 static inline bool span_is(span a, const char *text) { return span_equal(a, span_of(text)); }
-static inline bool span_starts(span a, span head) { return a.bytes >= head.bytes && (!head.bytes || !memcmp(a.at, head.at, head.bytes)); }
+static inline bool span_starts(span a, span head) {
+    return a.bytes >= head.bytes && (!head.bytes || !memcmp(a.at, head.at, head.bytes));
+}
 
 /* Zero-initialised is empty and ready. After an allocation failure `failed` stays true, further appends do nothing:
  * a chain of appends needs one check at its end. `at` always ends with a zero byte once anything was appended. */

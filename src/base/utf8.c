@@ -46,7 +46,8 @@ int utf8_encode(uint32_t u, char out[4]) {
 size_t utf8_valid_prefix(const char *s, size_t bytes) {
     size_t at = 0;
     uint32_t unused;
-    for (int n; at < bytes && (n = utf8_decode(s + at, bytes - at, &unused)); at += (size_t)n) {}
+    for (int n; at < bytes && (n = utf8_decode(s + at, bytes - at, &unused)); at += (size_t)n) {
+    }
     return at;
 }
 
