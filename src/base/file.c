@@ -1,9 +1,12 @@
 /* file.c — files: mapped for reading, read whole, asked about. The only file of the library that opens files. */
 #include "file.h"
 #include "mem.h"
+#include "str.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -136,6 +139,40 @@ bool file_exists(const char *path) { return access(path, F_OK) == 0; }
 bool file_is_folder(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* One block: the pointers, then the names they point to. */
+static char **list_of(const strbuf *text, size_t count) {
+    char **names = mem_array(count * sizeof(char *) + text->bytes + 1, 1);
+    if (!names) return NULL;
+    char *at = (char *)(names + count);
+    if (text->bytes) memcpy(at, text->at, text->bytes);
+    for (size_t i = 0; i < count; i++, at += strlen(at) + 1) names[i] = at;
+    if (count) qsort(names, count, sizeof *names, by_bytes);
+    return names;
+}
+
+qp_status file_list(char ***names, size_t *count, const char *folder, size_t limit, qp_error *err) {
+    *names = NULL;
+    *count = 0;
+    DIR *dir = opendir(folder);
+    if (!dir) return system_error(err, folder, "list");
+    strbuf text = {0};
+    size_t n = 0;
+    for (const struct dirent *entry; n <= limit && (entry = readdir(dir));) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        strbuf_add(&text, entry->d_name, strlen(entry->d_name) + 1);
+        n++;
+    }
+    closedir(dir);
+    qp_status status = QP_OK;
+    if (n > limit) status = err_set(err, QP_TOO_LARGE, 0, "%s: more than %zu entries", folder, limit);
+    else if (text.failed || !(*names = list_of(&text, n))) status = err_no_memory(err, text.bytes, folder);
+    strbuf_free(&text);
+    if (status == QP_OK) *count = n;
+    return status;
 }
 
 qp_status file_join(char *out, size_t capacity, const char *folder, const char *name, qp_error *err) {

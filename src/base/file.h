@@ -22,6 +22,9 @@ qp_status file_read(char **text, size_t *bytes, const char *path, size_t limit, 
 qp_status file_write(const char *path, const void *bytes, size_t count, qp_error *err);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* Names of a folder's entries without "." and "..", sorted by their bytes: one block that mem_free() frees. More than
+ * `limit` is refused. */
+qp_status file_list(char ***names, size_t *count, const char *folder, size_t limit, qp_error *err);
 /* folder + "/" + name into out; QP_TOO_LARGE if it does not fit. */
 qp_status file_join(char *out, size_t capacity, const char *folder, const char *name, qp_error *err);
 
