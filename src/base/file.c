@@ -168,8 +168,10 @@ qp_status file_list(char ***names, size_t *count, const char *folder, size_t lim
     }
     closedir(dir);
     qp_status status = QP_OK;
-    if (n > limit) status = err_set(err, QP_TOO_LARGE, 0, "%s: more than %zu entries", folder, limit);
-    else if (text.failed || !(*names = list_of(&text, n))) status = err_no_memory(err, text.bytes, folder);
+    if (n > limit)
+        status = err_set(err, QP_TOO_LARGE, 0, "%s: more than %zu entries", folder, limit);
+    else if (text.failed || !(*names = list_of(&text, n)))
+        status = err_no_memory(err, text.bytes, folder);
     strbuf_free(&text);
     if (status == QP_OK) *count = n;
     return status;

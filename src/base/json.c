@@ -11,7 +11,11 @@ const char *json_kind(const json_t *value) {
 
 qp_status json_parse(json_t **out, const char *text, size_t bytes, const char *where, qp_error *err) {
     json_error_t why;
-    *out = json_loadb(text, bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
+    const size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    *out = json_loadb(text, bytes, flags, &why);
+    /* Published files say "model_max_length": 10^30 for "no limit"; such a document is read with all numbers real. */
+    if (!*out && json_error_code(&why) == json_error_numeric_overflow)
+        *out = json_loadb(text, bytes, flags | JSON_DECODE_INT_AS_REAL, &why);
     if (*out) return QP_OK;
     if (json_error_code(&why) == json_error_out_of_memory) return err_no_memory(err, bytes, where);
     const uint64_t at = why.position < 0 ? 0 : (uint64_t)why.position;

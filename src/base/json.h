@@ -8,7 +8,8 @@
 #include "err.h"
 #include <jansson.h>
 
-/* Parses at most `bytes` bytes; the error has the offset. Duplicate keys: the last wins, as in Python. */
+/* Parses at most `bytes` bytes; the error has the offset. Duplicate keys: the last wins, as in
+ * Python. If an integer exceeds 64 bits, all numbers of the document are reals (json_get_int takes whole ones). */
 qp_status json_parse(json_t **out, const char *text, size_t bytes, const char *where, qp_error *err);
 /* Reads and parses a file of at most `limit` bytes. */
 qp_status json_load_path(json_t **out, const char *path, size_t limit, qp_error *err);

@@ -28,8 +28,9 @@ void *mem_array(size_t count, size_t size) {
 }
 
 void *mem_zarray(size_t count, size_t size) {
-    if (!may_allocate()) return NULL;
-    return calloc(count ? count : 1, size ? size : 1);
+    size_t bytes;
+    if (!mem_mul(count, size, &bytes) || bytes > PTRDIFF_MAX || !may_allocate()) return NULL;
+    return calloc(bytes ? bytes : 1, 1);
 }
 
 void *mem_resize(void *old, size_t count, size_t size) {

@@ -8,8 +8,8 @@
 static bool make_room(strbuf *b, size_t more) {
     size_t need;
     if (b->failed) return false;
-    if (!mem_add(b->bytes, more, &need) || !mem_add(need, 1, &need) || (b->limit && need - 1 > b->limit))
-        return b->failed = true, false;
+    if (!mem_add(b->bytes, more, &need) || !mem_add(need, 1, &need)) return b->failed = true, false;
+    if (b->limit && need - 1 > b->limit) return b->failed = b->over_limit = true, false;
     if (need <= b->capacity) return true;
     size_t capacity = b->capacity < 32 ? 64 : b->capacity <= SIZE_MAX / 2 ? b->capacity * 2 : need;
     if (capacity < need) capacity = need;
@@ -79,7 +79,7 @@ void strbuf_json(strbuf *b, const char *text, size_t bytes) {
 
 void strbuf_clear(strbuf *b) {
     b->bytes = 0;
-    b->failed = false;
+    b->failed = b->over_limit = false;
     if (b->at) b->at[0] = 0;
 }
 
@@ -99,7 +99,7 @@ char *strbuf_move(strbuf *b, size_t *bytes) {
 
 qp_status strbuf_status(const strbuf *b, qp_error *err, const char *what) {
     if (!b->failed) return QP_OK;
-    if (b->limit && b->bytes + 1 >= b->limit / 2)
+    if (b->over_limit)
         return err_set(err, QP_TOO_LARGE, b->bytes, "%s: longer than the limit of %zu bytes", what, b->limit);
     return err_no_memory(err, b->capacity, what);
 }

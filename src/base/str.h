@@ -29,6 +29,7 @@ typedef struct strbuf {
     size_t bytes, capacity;
     size_t limit; /* 0: none; appends beyond it set failed */
     bool failed;
+    bool over_limit; /* why it failed */
 } strbuf;
 
 void strbuf_add(strbuf *b, const void *bytes, size_t count);

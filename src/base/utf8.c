@@ -1,5 +1,6 @@
 /* utf8.c — reading and writing UTF-8 (RFC 3629), one code point at a time. */
 #include "utf8.h"
+#include <string.h>
 #include <stdbool.h>
 
 static bool is_tail(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
@@ -70,4 +71,13 @@ size_t utf8_incomplete_tail(const char *s, size_t bytes) {
         return lead <= 0xF4 && need > back && may_complete(s + bytes - back, back) ? back : 0;
     }
     return 0;
+}
+
+char *utf8_shown(char *out, size_t capacity, const char *text) {
+    const size_t room = capacity - 4; /* for "..." and the zero */
+    size_t n = 0;
+    for (; text[n] && n < room; n++) out[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
+    n -= utf8_incomplete_tail(out, n);
+    memcpy(out + n, text[n] ? "..." : "", text[n] ? 4 : 1);
+    return out;
 }

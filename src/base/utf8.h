@@ -14,5 +14,8 @@ int utf8_encode(uint32_t code_point, char out[4]);
 size_t utf8_valid_prefix(const char *s, size_t bytes);
 /* How many bytes at the end of s are the beginning of a character that is not complete: 0-3. */
 size_t utf8_incomplete_tail(const char *s, size_t bytes);
+/* Copies text from a file for people to read: cut to fit (with "..." at the end), control characters masked, so that a
+ * file cannot write to a terminal through an error. Returns `out`. */
+char *utf8_shown(char *out, size_t capacity, const char *text);
 
 #endif

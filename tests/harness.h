@@ -1,0 +1,59 @@
+/* harness.h — what every test program includes: cmocka with the headers it wants before it, and throw-away folders.
+ *
+ * A test that lacks something outside the repository calls skip() from cmocka (or exits with 77 if all of it is
+ * skipped) after HARNESS_SKIP has said why: `make check` collects those lines. */
+#ifndef HARNESS_H
+#define HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define HARNESS_SKIP(...)                                                                                              \
+    do {                                                                                                               \
+        printf("SKIP: " __VA_ARGS__);                                                                                  \
+        putchar('\n');                                                                                                 \
+        skip();                                                                                                        \
+    } while (0)
+
+#define HARNESS_COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* A new empty folder; its path is written to `path` (at least 64 bytes). */
+static inline void harness_folder(char *path) {
+    const char *base = getenv("TMPDIR");
+    snprintf(path, 64, "%.40s/quipu-test-XXXXXX", base && *base ? base : "/tmp");
+    assert_non_null(mkdtemp(path));
+}
+
+/* Makes all folders on the way to `path`, then the file with that text. */
+static inline void harness_write(const char *folder, const char *name, const char *text) {
+    char path[4096];
+    const int bytes = snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_in_range(bytes, 1, (int)sizeof path - 1);
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Removes a folder that harness_folder made, with all in it. */
+static inline void harness_remove(const char *folder) {
+    char command[4200];
+    assert_non_null(strstr(folder, "/quipu-test-"));
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
+}
+
+#endif
