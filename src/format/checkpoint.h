@@ -1,8 +1,8 @@
 /* checkpoint.h — all tensors of a model folder, whatever files they are spread over, behind one question: do you have
  * a tensor called X?
  *
- * Opening maps the files and reads their headers; no tensor data is touched. Files are taken, in this order, from
- * model.safetensors.index.json, model.safetensors, or all model-*.safetensors. Another container format joins by
+ * Opening maps the files and reads their headers; no tensor data is touched. The files are model.safetensors, else
+ * those that model.safetensors.index.json names, else all model-*.safetensors. Another container format joins by
  * filling the same table of ckpt_tensor. Immutable after opening: any number of threads may ask. */
 #ifndef FORMAT_CHECKPOINT_H
 #define FORMAT_CHECKPOINT_H

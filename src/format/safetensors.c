@@ -27,25 +27,17 @@ typedef struct reader {
     qp_error *err;
 } reader;
 
-/* A tensor's name for people: cut, control characters masked, so that a file cannot write to a terminal. */
-static void name_for_people(char out[64], const char *name) {
-    size_t n = 0;
-    for (; name[n] && n < 59; n++) out[n] = (unsigned char)name[n] < 0x20 || name[n] == 0x7f ? '?' : name[n];
-    n -= utf8_incomplete_tail(out, n);
-    snprintf(out + n, 5, "%s", name[n] ? "..." : "");
-}
-
 static qp_status refuse(const reader *r, const char *name, uint64_t offset, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 static qp_status refuse(const reader *r, const char *name, uint64_t offset, const char *format, ...) {
     char shown[64], text[256];
-    name_for_people(shown, name);
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return err_set(r->err, QP_BAD_FORMAT, offset, "%s: tensor \"%s\": %s", r->where, shown, text);
+    return err_set(r->err, QP_BAD_FORMAT, offset, "%s: tensor \"%s\": %s", r->where,
+                   utf8_shown(shown, sizeof shown, name), text);
 }
 
 /* ---- the header as bytes and as JSON ---- */
@@ -108,8 +100,8 @@ static qp_status read_type(const reader *r, ckpt_tensor *t, const json_t *entry)
         return refuse(r, t->name, LENGTH_BYTES, "\"dtype\" is %s, expected a string", json_kind(value));
     if (dtype_find(&t->type, json_string_value(value), json_string_length(value))) return QP_OK;
     char shown[64];
-    name_for_people(shown, json_string_value(value));
-    return refuse(r, t->name, LENGTH_BYTES, "\"dtype\" is \"%s\", which is no type of this format", shown);
+    return refuse(r, t->name, LENGTH_BYTES, "\"dtype\" is \"%s\", which is no type of this format",
+                  utf8_shown(shown, sizeof shown, json_string_value(value)));
 }
 
 static qp_status read_shape(const reader *r, ckpt_tensor *t, const json_t *entry) {
@@ -213,7 +205,7 @@ static qp_status check_cover(const reader *r) {
         const ckpt_tensor *t = &f->tensors[i];
         const size_t begin = (size_t)(t->data - r->data);
         char before[64] = "the header";
-        if (i) name_for_people(before, f->tensors[i - 1].name);
+        if (i) utf8_shown(before, sizeof before, f->tensors[i - 1].name);
         if (begin != reached)
             return refuse(r, t->name, r->data_at + begin, "begins at byte %zu of the data, but %s ends at %zu: %s",
                           begin, before, reached, begin > reached ? "a hole" : "they overlap");
@@ -234,10 +226,9 @@ static qp_status keep_metadata(const reader *r, json_t *value) {
                        json_kind(value));
     json_object_foreach(value, key, text) {
         char shown[64];
-        name_for_people(shown, key);
         if (!json_is_string(text))
             return err_set(r->err, QP_BAD_FORMAT, LENGTH_BYTES, "%s: \"__metadata__\": \"%s\" is %s, expected a string",
-                           r->where, shown, json_kind(text));
+                           r->where, utf8_shown(shown, sizeof shown, key), json_kind(text));
     }
     r->f->metadata = json_incref(value);
     return QP_OK;

@@ -1,0 +1,266 @@
+/* checkpoint.c — the files of a model folder -> one table of tensors with a hash index.
+ *
+ * Which files: model.safetensors, else what model.safetensors.index.json names, else all model-*.safetensors (the order
+ * in which transformers looks). The tricky thing: an index is hostile too, so a name in it must stay inside the folder,
+ * and what it promises must be in the file it names. */
+#include "checkpoint.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "base/utf8.h"
+#include "safetensors.h"
+#include <stdio.h>
+
+enum { PATH_BYTES = 4096, MAX_FILES = 4096, MAX_ENTRIES = 100000, INDEX_LIMIT = 32 << 20, SHOWN = 128 };
+
+#define SINGLE_NAME "model.safetensors"
+#define INDEX_NAME "model.safetensors.index.json"
+
+typedef struct ckpt_file {
+    char *name; /* in the folder */
+    safetensors data;
+} ckpt_file;
+
+struct checkpoint {
+    ckpt_file *files;
+    int n_files;
+    ckpt_tensor *tensors;
+    size_t n_tensors;
+    uint32_t *buckets; /* index + 1 of a tensor; 0: empty. n_buckets is a power of two above n_tensors */
+    size_t n_buckets;
+    uint64_t bytes;
+};
+
+void checkpoint_close(checkpoint *c) {
+    if (!c) return;
+    for (int i = 0; i < c->n_files; i++) {
+        safetensors_close(&c->files[i].data);
+        mem_free(c->files[i].name);
+    }
+    mem_free(c->files);
+    mem_free(c->tensors);
+    mem_free(c->buckets);
+    mem_free(c);
+}
+
+/* ---- finding the files ---- */
+
+static qp_status add_file(checkpoint *c, const char *name, const char *folder, qp_error *err) {
+    if (c->n_files == MAX_FILES)
+        return err_set(err, QP_TOO_LARGE, 0, "%s: more than %d files of weights", folder, MAX_FILES);
+    if (!(c->n_files & (c->n_files - 1))) { /* full at every power of two */
+        ckpt_file *more = mem_resize(c->files, c->n_files ? (size_t)c->n_files * 2 : 1, sizeof *more);
+        if (!more) return err_no_memory(err, (size_t)c->n_files * sizeof *more, folder);
+        c->files = more;
+    }
+    char *copy = mem_copy_text(name, strlen(name));
+    if (!copy) return err_no_memory(err, strlen(name), folder);
+    c->files[c->n_files++] = (ckpt_file){.name = copy};
+    return QP_OK;
+}
+
+static bool stays_inside(const char *name) {
+    return *name && strcmp(name, ".") && strcmp(name, "..") && !strchr(name, '/');
+}
+
+static bool is_shard(const char *name) {
+    const span s = span_of(name);
+    return span_starts(s, SPAN("model-")) && s.bytes > 12 && !strcmp(name + s.bytes - 12, ".safetensors");
+}
+
+/* Every file that the index names, once, in the order of first mention. */
+static qp_status files_of_index(checkpoint *c, const json_t *map, const char *folder, const char *where,
+                                qp_error *err) {
+    const char *tensor;
+    json_t *file, *seen = json_object();
+    qp_status status = seen ? QP_OK : err_no_memory(err, 0, where);
+    json_object_foreach((json_t *)map, tensor, file) {
+        if (status != QP_OK) break;
+        const char *name = json_string_value(file);
+        char a[SHOWN], b[SHOWN];
+        if (!name)
+            status = err_set(err, QP_BAD_FORMAT, 0, "%s: the file of tensor \"%s\" is %s, expected a string", where,
+                             utf8_shown(a, SHOWN, tensor), json_kind(file));
+        else if (!stays_inside(name))
+            status =
+                err_set(err, QP_BAD_FORMAT, 0, "%s: tensor \"%s\" is in \"%s\", expected a file of the same folder",
+                        where, utf8_shown(a, SHOWN, tensor), utf8_shown(b, SHOWN, name));
+        else if (!json_object_get(seen, name)) {
+            if (json_object_set_new(seen, name, json_true()))
+                status = err_no_memory(err, 0, where);
+            else
+                status = add_file(c, name, folder, err);
+        }
+    }
+    json_decref(seen);
+    return status;
+}
+
+/* *map is the index' "weight_map"; *root owns it. */
+static qp_status load_index(json_t **root, json_t **map, const char *path, qp_error *err) {
+    ERR_TRY(json_load_path(root, path, INDEX_LIMIT, err));
+    if (!json_is_object(*root))
+        return err_set(err, QP_BAD_FORMAT, 0, "%s: is %s, expected an object", path, json_kind(*root));
+    ERR_TRY(json_need(*root, "weight_map", path, err));
+    return json_get_object(*root, "weight_map", map, path, err);
+}
+
+/* Names a shard "model-00002-of-00005.safetensors" that is missing among those found. */
+static qp_status check_numbering(const checkpoint *c, const char *folder, qp_error *err) {
+    int total = 0, number, end = 0;
+    if (sscanf(c->files[0].name, "model-%5d-of-%5d%n", &number, &total, &end) != 2) return QP_OK;
+    for (int i = 1; i <= total && i <= MAX_FILES; i++) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "model-%05d-of-%05d.safetensors", i, total);
+        bool is_there = false;
+        for (int j = 0; j < c->n_files && !is_there; j++) is_there = !strcmp(c->files[j].name, expected);
+        if (!is_there)
+            return err_set(err, QP_NO_FILE, 0, "%s/%s: no such file; %d of %d shards are there", folder, expected,
+                           c->n_files, total);
+    }
+    return QP_OK;
+}
+
+static qp_status find_shards(checkpoint *c, const char *folder, qp_error *err) {
+    char **names;
+    size_t count;
+    ERR_TRY(file_list(&names, &count, folder, MAX_ENTRIES, err));
+    qp_status status = QP_OK;
+    for (size_t i = 0; i < count && status == QP_OK; i++)
+        if (is_shard(names[i])) status = add_file(c, names[i], folder, err);
+    mem_free(names);
+    if (status != QP_OK) return status;
+    if (c->n_files) return check_numbering(c, folder, err);
+    return err_set(err, QP_NO_FILE, 0,
+                   "%s: no weights: neither " SINGLE_NAME " nor " INDEX_NAME " nor model-*.safetensors", folder);
+}
+
+/* ---- one table ---- */
+
+static size_t bucket_of(const checkpoint *c, const char *name) {
+    size_t at = hash_bytes(name, strlen(name), 0) & (c->n_buckets - 1);
+    while (c->buckets[at] && strcmp(c->tensors[c->buckets[at] - 1].name, name)) at = (at + 1) & (c->n_buckets - 1);
+    return at;
+}
+
+static qp_status add_tensors(checkpoint *c, int file, const char *folder, qp_error *err) {
+    const safetensors *data = &c->files[file].data;
+    for (size_t i = 0; i < data->n_tensors; i++) {
+        ckpt_tensor *t = &c->tensors[c->n_tensors];
+        *t = data->tensors[i];
+        t->file = file;
+        uint32_t *bucket = &c->buckets[bucket_of(c, t->name)];
+        char a[SHOWN];
+        if (*bucket)
+            return err_set(err, QP_BAD_FORMAT, 0, "%s: tensor \"%s\" is in both %.60s and %.60s", folder,
+                           utf8_shown(a, SHOWN, t->name), c->files[c->tensors[*bucket - 1].file].name,
+                           c->files[file].name);
+        *bucket = (uint32_t)++c->n_tensors;
+        c->bytes += t->bytes;
+    }
+    return QP_OK;
+}
+
+static qp_status join_files(checkpoint *c, const char *folder, qp_error *err) {
+    size_t total = 0;
+    for (int i = 0; i < c->n_files; i++) total += c->files[i].data.n_tensors;
+    if (total >= UINT32_MAX / 4) return err_set(err, QP_TOO_LARGE, 0, "%s: %zu tensors", folder, total);
+    for (c->n_buckets = 16; c->n_buckets < 2 * total;) c->n_buckets *= 2;
+    c->tensors = mem_zarray(total, sizeof *c->tensors);
+    c->buckets = mem_zarray(c->n_buckets, sizeof *c->buckets);
+    if (!c->tensors || !c->buckets) return err_no_memory(err, total * sizeof *c->tensors, folder);
+    for (int i = 0; i < c->n_files; i++) ERR_TRY(add_tensors(c, i, folder, err));
+    return QP_OK;
+}
+
+static qp_status open_files(checkpoint *c, const char *folder, qp_error *err) {
+    for (int i = 0; i < c->n_files; i++) {
+        char path[PATH_BYTES];
+        ERR_TRY(file_join(path, sizeof path, folder, c->files[i].name, err));
+        ERR_TRY(safetensors_open(&c->files[i].data, path, err));
+    }
+    return join_files(c, folder, err);
+}
+
+/* What the index promises must be there, in the file it says. */
+static qp_status check_index(const checkpoint *c, const json_t *map, const char *where, qp_error *err) {
+    const char *name;
+    json_t *file;
+    json_object_foreach((json_t *)map, name, file) {
+        const ckpt_tensor *t = checkpoint_find(c, name);
+        const char *is_in = t ? c->files[t->file].name : "none of the files", *said = json_string_value(file);
+        char a[SHOWN];
+        if (strcmp(is_in, said))
+            return err_set(err, QP_BAD_FORMAT, 0, "%s: tensor \"%s\" is said to be in %.80s, but is in %.80s", where,
+                           utf8_shown(a, SHOWN, name), said, is_in);
+    }
+    return QP_OK;
+}
+
+static qp_status open_by_index(checkpoint *c, const char *folder, const char *path, qp_error *err) {
+    json_t *root = NULL, *map = NULL;
+    qp_status status = load_index(&root, &map, path, err);
+    if (status == QP_OK) status = files_of_index(c, map, folder, path, err);
+    if (status == QP_OK && !c->n_files) status = err_set(err, QP_BAD_FORMAT, 0, "%s: \"weight_map\" is empty", path);
+    if (status == QP_OK) status = open_files(c, folder, err);
+    if (status == QP_OK) status = check_index(c, map, path, err);
+    json_decref(root);
+    return status;
+}
+
+static qp_status open_folder(checkpoint *c, const char *folder, qp_error *err) {
+    char single[PATH_BYTES], index[PATH_BYTES];
+    ERR_TRY(file_join(single, sizeof single, folder, SINGLE_NAME, err));
+    ERR_TRY(file_join(index, sizeof index, folder, INDEX_NAME, err));
+    if (!file_exists(single) && file_exists(index)) return open_by_index(c, folder, index, err);
+    if (file_exists(single))
+        ERR_TRY(add_file(c, SINGLE_NAME, folder, err));
+    else
+        ERR_TRY(find_shards(c, folder, err));
+    return open_files(c, folder, err);
+}
+
+qp_status checkpoint_open(checkpoint **out, const char *folder, qp_error *err) {
+    *out = NULL;
+    checkpoint *c = MEM_NEW(checkpoint);
+    if (!c) return err_no_memory(err, sizeof *c, folder);
+    const qp_status status = open_folder(c, folder, err);
+    if (status == QP_OK)
+        *out = c;
+    else
+        checkpoint_close(c);
+    return status;
+}
+
+/* ---- questions ---- */
+
+const ckpt_tensor *checkpoint_find(const checkpoint *c, const char *name) {
+    const uint32_t found = c->buckets[bucket_of(c, name)];
+    return found ? &c->tensors[found - 1] : NULL;
+}
+
+size_t checkpoint_count(const checkpoint *c) { return c->n_tensors; }
+const ckpt_tensor *checkpoint_at(const checkpoint *c, size_t i) { return i < c->n_tensors ? &c->tensors[i] : NULL; }
+uint64_t checkpoint_bytes(const checkpoint *c) { return c->bytes; }
+int checkpoint_n_files(const checkpoint *c) { return c->n_files; }
+const char *checkpoint_file_name(const checkpoint *c, int file) {
+    return file >= 0 && file < c->n_files ? c->files[file].name : NULL;
+}
+
+const char *checkpoint_metadata(const checkpoint *c, const char *key) {
+    for (int i = 0; i < c->n_files; i++) {
+        const char *value = safetensors_metadata(&c->files[i].data, key);
+        if (value) return value;
+    }
+    return NULL;
+}
+
+void checkpoint_will_need(const checkpoint *c, const ckpt_tensor *tensor) {
+    const file_map *map = &c->files[tensor->file].data.map;
+    file_map_will_need(map, (size_t)(tensor->data - map->at), tensor->bytes);
+}
+
+void checkpoint_wont_need(const checkpoint *c, const ckpt_tensor *tensor) {
+    const file_map *map = &c->files[tensor->file].data.map;
+    file_map_wont_need(map, (size_t)(tensor->data - map->at), tensor->bytes);
+}
