@@ -39,6 +39,10 @@ qp_status hfconfig_architecture(const hfconfig *c, const char **out, qp_error *e
 /* "dtype" or "torch_dtype" ("bfloat16"); NULL where there is neither. */
 qp_status hfconfig_dtype(const hfconfig *c, const char **out, qp_error *err);
 
+/* For any object: finite and in [lowest, highest]; absent or null leaves *out alone. */
+qp_status hf_get_real(const json_t *object, const char *key, double lowest, double highest, double *out,
+                      const char *where, qp_error *err);
+
 /* ---- rotary settings ---- */
 
 #define HF_ROPE_KINDS(X)                                                                                               \
@@ -102,5 +106,9 @@ typedef struct hf_sampling {
 
 /* generation_config.json of the folder where it exists, for each id that it lacks config.json. */
 qp_status hfconfig_generation(const hfconfig *c, const char *folder, hf_ids *ids, hf_sampling *sampling, qp_error *err);
+
+/* The part of it that reads generation_config.json, over what *ids and *sampling hold. */
+qp_status hf_generation_parse(const char *text, size_t bytes, const char *where, hf_ids *ids, hf_sampling *sampling,
+                              qp_error *err);
 
 #endif

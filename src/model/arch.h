@@ -14,7 +14,10 @@
 
 typedef enum key_kind { KEY_INT, KEY_REAL, KEY_BOOL, KEY_ACTIVATION } key_kind;
 
-enum { KEY_NEEDED = 1 }; /* a config without it is refused */
+enum {
+    KEY_NEEDED = 1,       /* a config without it is refused */
+    KEY_NULL_IS_ZERO = 2, /* null is not the fallback but 0: "derive it" */
+};
 
 /* Rows are applied in order; absent or null keys give `fallback`. Two rows may read the same key. */
 typedef struct config_key {

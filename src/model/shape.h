@@ -9,7 +9,17 @@
 #include "dev/dev.h"
 #include "format/hfconfig.h"
 
-enum { SHAPE_MAX_LAYERS = 512, SHAPE_MAX_ROPES = 2 };
+/* What the engine takes; everything sized by a shape stays far from overflow. */
+enum {
+    SHAPE_MAX_LAYERS = 512,
+    SHAPE_MAX_HIDDEN = 1 << 18,
+    SHAPE_MAX_HEADS = 1 << 10,
+    SHAPE_MAX_HEAD_DIM = 1 << 10,
+    SHAPE_MAX_FFN = 1 << 20,
+    SHAPE_MAX_VOCABULARY = 1 << 24,
+    SHAPE_MAX_POSITIONS = 1 << 30,
+    SHAPE_MAX_ROPES = 2,
+};
 
 /* How a layer mixes positions. A new kind of attention is a new entry here and a new branch in plan.c. */
 typedef enum mixer { MIXER_GQA, MIXER_COUNT } mixer;
