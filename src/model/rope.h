@@ -19,8 +19,8 @@ bool rope_same(const hf_rope *r, uint64_t length_a, uint64_t length_b);
 void rope_fill(float *cos, float *sin, const int64_t *positions, int n_rows, int rot_dims, const float *inv_freq,
                float attention_factor);
 
-/* The user's changes, 0 = none: scale: linear scaling by this factor instead of what r says; alpha: theta * alpha ^ (d
- * / (d - 2)); yarn: YaRN by this factor instead. scale and yarn exclude each other. */
+/* The user's changes, 0 = none. scale: linear scaling by this factor instead of what r says. alpha: theta * alpha ^ (d
+ * / (d - 2)). yarn: YaRN by this factor over the trained context instead. scale and yarn exclude each other. */
 qp_status rope_override(hf_rope *r, int rot_dims, double scale, double alpha, double yarn, qp_error *err);
 
 #endif
