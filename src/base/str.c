@@ -32,7 +32,7 @@ void strbuf_char(strbuf *b, char c) { strbuf_add(b, &c, 1); }
 
 void strbuf_utf8(strbuf *b, uint32_t code_point) {
     char out[4];
-    strbuf_add(b, out, (size_t)utf8_encode(code_point, out));
+    strbuf_add(b, out, (size_t)utf8_write(code_point, out));
 }
 
 void strbuf_format(strbuf *b, const char *format, ...) {

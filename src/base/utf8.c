@@ -26,7 +26,7 @@ int utf8_decode(const char *s, size_t bytes, uint32_t *code_point) {
     return *code_point = u, 4;
 }
 
-int utf8_encode(uint32_t u, char out[4]) {
+int utf8_write(uint32_t u, char out[4]) {
     if (u < 0x80) return out[0] = (char)u, 1;
     if (u < 0x800) return out[0] = (char)(0xC0 | u >> 6), out[1] = (char)(0x80 | (u & 0x3F)), 2;
     if (u >= 0xD800 && u < 0xE000) return 0;

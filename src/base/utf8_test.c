@@ -47,7 +47,7 @@ static void check(const uint8_t *s, int bytes) {
     char again[4];
     const int length = utf8_decode((const char *)s, (size_t)bytes, &code_point);
     const int right = length == expected_length(s, bytes) &&
-                      (!length || (utf8_encode(code_point, again) == length && !memcmp(again, s, (size_t)length))) &&
+                      (!length || (utf8_write(code_point, again) == length && !memcmp(again, s, (size_t)length))) &&
                       utf8_incomplete_tail((const char *)s, (size_t)bytes) == expected_tail(s, bytes);
     if (!right) fail_msg("%02x %02x %02x %02x (%d bytes): length %d", s[0], s[1], s[2], s[3], bytes, length);
 }
@@ -56,7 +56,7 @@ static void every_code_point_round_trips(void **state) {
     for (uint32_t u = 0; u < 0x120000; u++) {
         char bytes[4];
         uint32_t back = ~u;
-        const int length = utf8_encode(u, bytes);
+        const int length = utf8_write(u, bytes);
         const int is_one = u < 0xD800 || (u >= 0xE000 && u <= 0x10FFFF);
         if (!is_one)
             assert_int_equal(length, 0);
@@ -64,7 +64,7 @@ static void every_code_point_round_trips(void **state) {
             fail_msg("U+%04X", u);
     }
     char bytes[4];
-    assert_int_equal(utf8_encode(UINT32_MAX, bytes), 0);
+    assert_int_equal(utf8_write(UINT32_MAX, bytes), 0);
 }
 
 /* Bytes on either side of every border in the table. */
