@@ -1,20 +1,13 @@
 /* outfile_test.c — a file is there whole or not at all; listing a folder. */
 #include "outfile.h"
+#include "harness.h"
 #include "file.h"
 #include "mem.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static char folder[64], target[96];
 
 static int make_folder(void **state) {
-    snprintf(folder, sizeof folder, "%s/quipu-test-XXXXXX", P_tmpdir);
-    if (!mkdtemp(folder)) return -1;
+    harness_folder(folder);
     snprintf(target, sizeof target, "%s/out", folder);
     return 0;
 }
@@ -92,7 +85,7 @@ static void test_failures_are_told(void **state) {
         assert_int_equal(outfile_open(&f, target, &err), QP_NO_MEMORY);
     }
     mem_fail_after(-1);
-    if (access("/dev/full", W_OK) != 0) skip();
+    if (access("/dev/full", W_OK) != 0) HARNESS_SKIP("no /dev/full to write to");
     assert_int_equal(outfile_open(&f, "/dev/full", &err), QP_OK);
     outfile_add(f, "x", 1);
     assert_int_equal(outfile_commit(f, &err), QP_IO);

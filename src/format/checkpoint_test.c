@@ -1,21 +1,15 @@
 /* checkpoint_test.c — which files a folder's weights come from, the table of tensors, and hostile indexes. */
 #include "checkpoint.h"
+#include "harness.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "safetensors.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static char folder[64];
 
 static int make_folder(void **state) {
-    snprintf(folder, sizeof folder, "%s/quipu-test-XXXXXX", P_tmpdir);
-    return mkdtemp(folder) ? 0 : -1;
+    harness_folder(folder);
+    return 0;
 }
 
 static int empty_folder(void **state) {
@@ -215,7 +209,7 @@ static void test_allocation_failures(void **state) {
 
 static void test_fixture_shards(void **state) {
     const char *const path = QUIPU_FIXTURES "/models/llama-gqa-tied-bias";
-    if (!file_exists(path)) skip();
+    if (!file_exists(path)) HARNESS_SKIP("%s is not there", path);
     checkpoint *c;
     assert_int_equal(checkpoint_open(&c, path, NULL), QP_OK);
     assert_int_equal(checkpoint_n_files(c), 2);

@@ -1,14 +1,8 @@
 /* hfconfig_test.c — keys in both styles, nesting, rotary settings, ids; and everything absurd refused by name. */
 #include "hfconfig.h"
+#include "harness.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static hfconfig *config_of(const char *text) {
     hfconfig *c;
@@ -251,8 +245,7 @@ static void test_longrope_too_long(void **state) {
 static char folder[64], generation_path[96];
 
 static int make_folder(void **state) {
-    snprintf(folder, sizeof folder, "%s/quipu-test-XXXXXX", P_tmpdir);
-    if (!mkdtemp(folder)) return -1;
+    harness_folder(folder);
     snprintf(generation_path, sizeof generation_path, "%s/generation_config.json", folder);
     return 0;
 }

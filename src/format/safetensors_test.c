@@ -1,15 +1,8 @@
 /* safetensors_test.c — what is taken, what is refused and in which words; damaged files; writing and reading back. */
 #include "safetensors.h"
+#include "harness.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- the reference library's verdicts ---- */
 
@@ -248,8 +241,8 @@ static void test_allocation_failures(void **state) {
 static char folder[64];
 
 static int make_folder(void **state) {
-    snprintf(folder, sizeof folder, "%s/quipu-test-XXXXXX", P_tmpdir);
-    return mkdtemp(folder) ? 0 : -1;
+    harness_folder(folder);
+    return 0;
 }
 
 static int remove_folder(void **state) { return rmdir(folder); }
@@ -320,7 +313,7 @@ static void test_write_to_a_device(void **state) {
     assert_int_equal(stat("/dev/null", &st), 0);
     assert_true(S_ISCHR(st.st_mode));
     qp_error err;
-    if (access("/dev/full", W_OK) != 0) skip();
+    if (access("/dev/full", W_OK) != 0) HARNESS_SKIP("no /dev/full to write to");
     assert_int_equal(safetensors_write("/dev/full", NULL, 0, NULL, &err), QP_IO);
 }
 

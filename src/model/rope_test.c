@@ -1,14 +1,9 @@
 /* rope_test.c — frequencies, attention factors and cos/sin rows against the reference's; the user's changes. */
 #include "rope.h"
+#include "harness.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { MAX_HALF = 64 };
 

@@ -1,16 +1,11 @@
 /* shape_test.c — configs become shapes as the reference reads them; absurd ones are refused by name; the rows of
  * architectures describe exactly the tensors of real checkpoints. */
 #include "shape.h"
+#include "harness.h"
 #include "arch.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define SIZES                                                                                                          \
     "\"num_hidden_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4,\"intermediate_size\":80,\"vocab_size\":100"
@@ -270,7 +265,7 @@ static void test_fixtures(void **state) {
         "complete-llama3",
         "internlm3",
     };
-    if (!file_exists(QUIPU_FIXTURES "/models")) skip();
+    if (!file_exists(QUIPU_FIXTURES "/models")) HARNESS_SKIP("no models in " QUIPU_FIXTURES);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char folder[512];
         snprintf(folder, sizeof folder, "%s/models/%s", QUIPU_FIXTURES, names[i]);
@@ -280,7 +275,7 @@ static void test_fixtures(void **state) {
 
 static void test_other_fixtures_are_refused(void **state) {
     static const char *const names[] = {"gemma2", "deepseek-v3", "gpt2", "mixtral", "phi3-longrope"};
-    if (!file_exists(QUIPU_FIXTURES "/models")) skip();
+    if (!file_exists(QUIPU_FIXTURES "/models")) HARNESS_SKIP("no models in " QUIPU_FIXTURES);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char folder[512];
         hfconfig *config;
