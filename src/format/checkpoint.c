@@ -11,7 +11,7 @@
 #include "safetensors.h"
 #include <stdio.h>
 
-enum { PATH_BYTES = 4096, MAX_FILES = 4096, MAX_ENTRIES = 100000, INDEX_LIMIT = 32 << 20, SHOWN = 128 };
+enum { PATH_BYTES = 4096, MAX_FILES = 4096, MAX_ENTRIES = 100000, INDEX_LIMIT = 16 << 20, SHOWN = 128 };
 
 #define SINGLE_NAME "model.safetensors"
 #define INDEX_NAME "model.safetensors.index.json"

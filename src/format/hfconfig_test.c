@@ -128,6 +128,10 @@ static void test_dtype(void **state) {
 
 /* ---- rotary settings ---- */
 
+#define LINEAR_MAP                                                                                                     \
+    "{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":2,\"rope_theta\":500000},"          \
+    "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":10000}}}"
+
 static void test_rope_spellings_agree(void **state) {
     static const char *const same[] = {
         "{\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2}}",
@@ -136,8 +140,7 @@ static void test_rope_spellings_agree(void **state) {
         "{\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2.0,\"rope_theta\":500000}}",
         "{\"rope_theta\":3,\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2.0,\"rope_theta\":500000}}",
         "{\"rope_scaling\":null,\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2,\"rope_theta\":500000}}",
-        "{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":2,\"rope_theta\":500000},"
-        "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":10000}}}",
+        LINEAR_MAP,
         "{\"rope_theta\":1e4,\"text_config\":{\"rope_theta\":5e5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}}",
     };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {

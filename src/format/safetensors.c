@@ -15,8 +15,8 @@
 enum {
     LENGTH_BYTES = 8,
     HEADER_LIMIT = 100 * 1000 * 1000, /* the reference's */
-    VALUE_LIMIT = 8 * 1000 * 1000,
-    OBJECT_LIMIT = 1000 * 1000, /* tensors: each is an object */
+    VALUE_LIMIT = 2 * 1000 * 1000,
+    OBJECT_LIMIT = 250 * 1000, /* tensors: each is an object */
 };
 
 typedef struct reader {

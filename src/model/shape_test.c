@@ -231,7 +231,7 @@ static void check_tensor(const checkpoint *c, const slot_row *r, int layer) {
 static void check_folder(const char *folder) {
     hfconfig *config;
     checkpoint *c;
-    const arch_row *row;
+    const arch_row *row = NULL;
     qp_error err;
     if (hfconfig_open(&config, folder, &err) || shape_read(&shape, &row, config, &err) ||
         checkpoint_open(&c, folder, &err))
