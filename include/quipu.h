@@ -38,17 +38,17 @@ extern "C" {
 
 /* ---- status, errors, log ------------------------------------------------------------------------------------- */
 
-#define QP_STATUSES(X)                                                                                             \
-    X(OK, "ok")                                                                                                    \
-    X(NO_MEMORY, "out of memory")                                                                                  \
-    X(NO_FILE, "no such file")                                                                                     \
-    X(IO, "input or output failed")                                                                                \
-    X(BAD_FORMAT, "malformed data")                                                                                \
-    X(BAD_ARGUMENT, "bad argument")                                                                                \
-    X(UNSUPPORTED, "not supported")                                                                                \
-    X(TOO_LARGE, "over a limit")                                                                                   \
-    X(CANCELLED, "cancelled")                                                                                      \
-    X(BUSY, "busy")                                                                                                \
+#define QP_STATUSES(X)                                                                                                 \
+    X(OK, "ok")                                                                                                        \
+    X(NO_MEMORY, "out of memory")                                                                                      \
+    X(NO_FILE, "no such file")                                                                                         \
+    X(IO, "input or output failed")                                                                                    \
+    X(BAD_FORMAT, "malformed data")                                                                                    \
+    X(BAD_ARGUMENT, "bad argument")                                                                                    \
+    X(UNSUPPORTED, "not supported")                                                                                    \
+    X(TOO_LARGE, "over a limit")                                                                                       \
+    X(CANCELLED, "cancelled")                                                                                          \
+    X(BUSY, "busy")                                                                                                    \
     X(INTERNAL, "internal error")
 
 typedef enum qp_status {
@@ -99,10 +99,10 @@ typedef struct qp_measure_options {
 
 /* One measured limit of the machine. */
 typedef struct qp_measure {
-    char name[48];                /* "read", "fma_f32", "dot_bf16", "amx_bf16", ... */
-    char unit[16];                /* "GB/s" or "GFLOP/s" or "GOP/s" */
+    char name[48];                  /* "read", "fma_f32", "dot_bf16", "amx_bf16", ... */
+    char unit[16];                  /* "GB/s" or "GFLOP/s" or "GOP/s" */
     double median, lowest, highest; /* over the repeats */
-    bool is_best;                 /* compute: the fastest instruction for 16-bit weights */
+    bool is_best;                   /* compute: the fastest instruction for 16-bit weights */
 } qp_measure;
 
 /* Sequential reading of memory by all threads, clock stopped after the last byte is used. Fills one entry. */
@@ -134,9 +134,9 @@ typedef struct qp_model_options {
     int threads;           /* 0: physical cores that the process may use */
     bool pin_threads;      /* bind each worker to a core */
     qp_precision precision;
-    double rope_scale;     /* 0: from config.json; else linear scaling by this factor instead */
-    double rope_alpha;     /* 0: none; else NTK-aware change of the base: theta * alpha^(d / (d - 2)) */
-    double rope_yarn;      /* 0: from config.json; else YaRN by this factor over the trained context */
+    double rope_scale; /* 0: from config.json; else linear scaling by this factor instead */
+    double rope_alpha; /* 0: none; else NTK-aware change of the base: theta * alpha^(d / (d - 2)) */
+    double rope_yarn;  /* 0: from config.json; else YaRN by this factor over the trained context */
     qp_log log;
     void (*progress)(void *user, double done, double total); /* bytes of weights; NULL: none */
     void *progress_user;
@@ -153,18 +153,18 @@ QP_API void qp_model_close(qp_model *model);
 QP_API const char *qp_shape_name(int index);
 
 typedef struct qp_model_info {
-    char architecture[64];  /* as config.json names it */
+    char architecture[64]; /* as config.json names it */
     char device[32], cpu_level[16];
     int threads;
     qp_precision precision;
     int n_layers, hidden, n_heads, n_kv_heads, head_dim, ffn, vocabulary;
-    int trained_context;    /* tokens */
-    int sliding_window;     /* 0: none */
+    int trained_context; /* tokens */
+    int sliding_window;  /* 0: none */
     uint64_t n_parameters;
-    uint64_t weight_bytes;  /* all weights */
-    uint64_t step_bytes;    /* read once per decoded token (weights without the embedding table's other rows) */
+    uint64_t weight_bytes; /* all weights */
+    uint64_t step_bytes;   /* read once per decoded token (weights without the embedding table's other rows) */
     double bits_per_weight;
-    int32_t bos;            /* -1: none */
+    int32_t bos; /* -1: none */
     int32_t eos[16];
     int n_eos;
     bool has_tokenizer, has_chat_template;
@@ -242,8 +242,8 @@ QP_API qp_status qp_template_render(const qp_template *chat_template, const char
 /* One sequence of tokens with cache of its own, driven by the caller: for perplexity, comparison, benchmarks. */
 typedef struct qp_sequence qp_sequence;
 
-QP_API qp_status qp_sequence_new(qp_sequence **out, const qp_model *model, uint64_t capacity_tokens,
-                                 qp_cache_type type, qp_error *err);
+QP_API qp_status qp_sequence_new(qp_sequence **out, const qp_model *model, uint64_t capacity_tokens, qp_cache_type type,
+                                 qp_error *err);
 QP_API void qp_sequence_free(qp_sequence *sequence);
 /* Tokens fed so far. */
 QP_API uint64_t qp_sequence_length(const qp_sequence *sequence);
@@ -260,12 +260,12 @@ QP_API qp_status qp_forward(qp_sequence *const *sequences, const int32_t *const 
 
 /* How the next token is chosen. A zero struct is greedy. Zero switches a stage off. */
 typedef struct qp_sampling {
-    float temperature; /* under 0.01: greedy */
-    int top_k;         /* keep the k most probable */
-    float top_p;       /* keep the shortest prefix of the sorted candidates whose sum reaches p; >= 1 is off */
-    float min_p;       /* keep those at least this fraction of the most probable; >= 1 is off */
+    float temperature;     /* under 0.01: greedy */
+    int top_k;             /* keep the k most probable */
+    float top_p;           /* keep the shortest prefix of the sorted candidates whose sum reaches p; >= 1 is off */
+    float min_p;           /* keep those at least this fraction of the most probable; >= 1 is off */
     bool temperature_last; /* apply temperature after the truncations */
-    uint64_t seed;     /* the same seed gives the same text, whatever else runs */
+    uint64_t seed;         /* the same seed gives the same text, whatever else runs */
 } qp_sampling;
 
 /* Runs jobs on one model with a shared, paged cache. */
@@ -277,7 +277,7 @@ typedef struct qp_generator_options {
     size_t size;
     uint64_t cache_tokens; /* 0: the model's trained context; a multiple of 256 is used */
     qp_cache_type cache_type;
-    int chunk_tokens;      /* prompt tokens in one step; 0: 512 */
+    int chunk_tokens; /* prompt tokens in one step; 0: 512 */
 } qp_generator_options;
 
 QP_API qp_status qp_generator_new(qp_generator **out, const qp_model *model, const qp_generator_options *options,
@@ -310,9 +310,9 @@ QP_API void qp_job_cancel(qp_job *job);
 typedef enum qp_event_kind { QP_EVENT_TEXT, QP_EVENT_END } qp_event_kind;
 typedef enum qp_finish {
     QP_FINISH_NONE,
-    QP_FINISH_EOS,       /* an end token */
-    QP_FINISH_STOP,      /* a stop text */
-    QP_FINISH_LENGTH,    /* max_new_tokens or the end of the cache */
+    QP_FINISH_EOS,    /* an end token */
+    QP_FINISH_STOP,   /* a stop text */
+    QP_FINISH_LENGTH, /* max_new_tokens or the end of the cache */
     QP_FINISH_CANCELLED,
     QP_FINISH_ERROR,
 } qp_finish;
@@ -330,9 +330,9 @@ typedef struct qp_event {
     size_t text_bytes;
     const int32_t *ids; /* the tokens behind this event */
     size_t n_ids;
-    qp_finish finish;         /* QP_EVENT_END only, as all below */
-    const char *stop_text;    /* the stop text that matched, or NULL */
-    int32_t stop_id;          /* the end token, or -1 */
+    qp_finish finish;      /* QP_EVENT_END only, as all below */
+    const char *stop_text; /* the stop text that matched, or NULL */
+    int32_t stop_id;       /* the end token, or -1 */
     qp_job_stats stats;
 } qp_event;
 

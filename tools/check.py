@@ -102,8 +102,9 @@ def run_tests(kind, tally):
     log = os.path.join(kind.folder, "check-tests.log")
     if os.path.exists(report):
         os.remove(report)
-    run_logged(["ctest", "--test-dir", kind.folder, "-j", str(os.cpu_count()), "--output-junit", report, "--no-tests=error",
-                "--test-output-size-passed", "4000000", "--test-output-size-failed", "4000000"] + kind.tests, log)
+    run_logged(["ctest", "--test-dir", kind.folder, "-j", str(len(os.sched_getaffinity(0))), "--no-tests=error",
+                "--test-output-size-passed", "4000000", "--test-output-size-failed", "4000000",
+                "--output-junit", report] + kind.tests, log)
     if not os.path.exists(report):
         fail_with(log, "running the tests of %s" % kind.name)
         tally.failed.append("%s/tests" % kind.name)

@@ -34,8 +34,8 @@ def check(root):
               ("g++", "c++", "-std=c++17"), ("clang++", "c++", "-std=c++17")]
     for compiler, language, standard in public:
         if shutil.which(compiler):
-            complaints.append(compile_alone(compiler, language, [standard, "-Wpedantic", "-I" + os.path.join(root, "include")],
-                                            "quipu.h"))
+            flags = [standard, "-Wpedantic", "-I" + os.path.join(root, "include")]
+            complaints.append(compile_alone(compiler, language, flags, "quipu.h"))
     inner = ["-std=gnu17", "-D_GNU_SOURCE", "-Wno-unused-parameter", "-Wno-unused-function",
              "-I" + os.path.join(root, "src"), "-I" + os.path.join(root, "include")]
     headers = sorted(glob.glob(os.path.join(root, "src/**/*.h"), recursive=True))

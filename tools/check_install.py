@@ -32,7 +32,8 @@ def run(command, cwd, **extra):
     environment = dict(os.environ, **extra)
     ran = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240)
     if ran.returncode != 0:
-        sys.exit("install: %s failed with status %d\n%s%s" % (" ".join(command), ran.returncode, ran.stdout, ran.stderr))
+        what = " ".join(command)
+        sys.exit("install: %s failed with status %d\n%s%s" % (what, ran.returncode, ran.stdout, ran.stderr))
     return ran.stdout
 
 
@@ -92,7 +93,8 @@ def main():
             said = run(["./" + program], scratch, LD_LIBRARY_PATH=os.path.join(prefix, "lib"))
             if not said.strip():
                 sys.exit("install: %s said nothing" % program)
-    print("install: %s; %s %s" % (version.split("\n")[0], " ".join(made), "ran" if has_model else "linked, no demo model"))
+    done = "ran" if has_model else "linked, no demo model"
+    print("install: %s; %s %s" % (version.split("\n")[0], " ".join(made), done))
     return 0
 
 

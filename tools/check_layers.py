@@ -26,7 +26,8 @@ CONFINED = [
     (r"#\s*include\s*<yaml\.h>", r"src/base/", "libyaml belongs into src/base"),
     (r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|aligned_alloc|posix_memalign)\s*\(",
      r"src/base/mem\.c$|_test\.c$", "memory goes through base/mem.h"),
-    (r"(?<![\w.>])(getenv|secure_getenv)\s*\(", r"src/(cli|server)/|_test\.c$", "the library does not read the environment"),
+    (r"(?<![\w.>])(getenv|secure_getenv)\s*\(", r"src/(cli|server)/|_test\.c$",
+     "the library does not read the environment"),
 ]
 
 

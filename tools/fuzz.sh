@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # fuzz.sh SECONDS — builds every tests/fuzz/*.c with libFuzzer, ASan and UBSan, and runs each for SECONDS from its
-# seeds. What it finds lies in build-fuzz/artefacts, what it learns in build-fuzz/corpus: the next run goes on from there.
+# seeds. What it finds lies in build-fuzz/artefacts, what it learns in build-fuzz/corpus, where the next run goes on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly seconds=${1:-60} build=build-fuzz

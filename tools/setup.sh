@@ -8,8 +8,9 @@
 # When nothing is missing it neither needs the network nor root, and takes a moment.
 set -euo pipefail
 
+fuzzer_runtime='/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a'
 # group | package | what shows that it is there: a command, a file, or - for "ask dpkg" | what it is for
-packages='
+packages="
 demo  | gcc                | gcc          | the C compiler
 demo  | libc6-dev          | -            | headers of the C library
 demo  | cmake              | cmake        | finds the libraries, describes the build
@@ -20,14 +21,14 @@ demo  | libpcre2-dev       | -            | regular expressions of the pre-token
 demo  | libutf8proc-dev    | -            | Unicode normal forms and classes
 demo  | libxxhash-dev      | -            | content hashes
 tests | libcmocka-dev      | -            | the unit tests are cmocka programs
-tests | python3            | python3      | the checks of layers, symbols, docs and the summary are small Python programs
+tests | python3            | python3      | the checks of layers, symbols and docs, the summary
 tests | g++                | g++          | quipu.h must compile as C++
 tests | clang              | clang        | the second compiler that all code must pass
-tests | libclang-rt-N-dev  | /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a | sanitizers and libFuzzer for clang
+tests | libclang-rt-N-dev  | $fuzzer_runtime | sanitizers and libFuzzer for clang
 tests | clang-format       | clang-format | the layout of the code
 tests | shellcheck         | shellcheck   | the shell scripts
 tests | git                | git          | the checks ask git which files belong to the tree
-'
+"
 
 ask=yes only_tell=no groups=()
 for argument in "$@"; do
@@ -59,7 +60,8 @@ trim() {
 # Packages of dpkg that are installed now, one per line; asked once.
 installed=
 ask_dpkg() {
-    [ -n "$installed" ] || installed=$(dpkg-query -W -f '${binary:Package} ${db:Status-Status}\n' | sed -n 's/\(:[a-z0-9]*\)\{0,1\} installed$//p')
+    [ -n "$installed" ] || installed=$(dpkg-query -W -f '${binary:Package} ${db:Status-Status}\n' |
+        sed -n 's/\(:[a-z0-9]*\)\{0,1\} installed$//p')
     grep -qx -- "$1" <<<"$installed"
 }
 

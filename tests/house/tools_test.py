@@ -74,7 +74,8 @@ class Style(unittest.TestCase):
             return check_style.check(root)
 
     def test_clean(self):
-        self.assertEqual([], self.offences({"src/a.c": "/* a.c \u2014 adds. */\nint x;\n", "x/README.md": "", "y/README.md": ""}))
+        clean = {"src/a.c": "/* a.c \u2014 adds. */\nint x;\n", "x/README.md": "", "y/README.md": ""}
+        self.assertEqual([], self.offences(clean))
 
     def test_offences(self):
         story = "/* a.c \u2014 adds. */\n"
@@ -100,7 +101,8 @@ class Symbols(unittest.TestCase):
 
 
 class Docs(unittest.TestCase):
-    text = "# t\n```sh\necho one\n```\n```output\no...e\n```\n```\nfalse\n```\n```sh\nfalse\necho never\n```\n```sh\necho b\n```\n```output\na\n```\n"
+    text = "# t\n```sh\necho one\n```\n```output\no...e\n```\n```\nfalse\n```\n" \
+           "```sh\nfalse\necho never\n```\n```sh\necho b\n```\n```output\na\n```\n"
 
     def test_blocks_run_and_fail(self):
         with tree({"a.md": self.text}) as root:
