@@ -57,7 +57,7 @@ trim() {
     echo -n "${text%"${text##*[![:space:]]}"}"
 }
 
-# Packages of dpkg that are installed now, one per line; asked once.
+# Packages of dpkg that are installed, one per line; asked once for each round of looking.
 installed=
 ask_dpkg() {
     [ -n "$installed" ] || installed=$(dpkg-query -W -f '${binary:Package} ${db:Status-Status}\n' |
@@ -76,7 +76,7 @@ is_there() { # package, sign
 missing=() reasons=()
 find_missing() {
     local group package sign reason
-    missing=() reasons=()
+    missing=() reasons=() installed=
     while IFS='|' read -r group package sign reason; do
         group=$(trim "$group") package=$(trim "$package") sign=$(trim "$sign")
         [ -n "$package" ] || continue
