@@ -1,0 +1,52 @@
+/* tmpl_parse.h — the state of parsing a template, shared by tmpl_parse.c (statements) and tmpl_expr.c.
+ *
+ * Failure is sticky: after the first one the current token is the end of the template and every call returns quickly
+ * with a node that nobody looks at, so callers need not check between steps. */
+#ifndef TEXT_TMPL_PARSE_H
+#define TEXT_TMPL_PARSE_H
+
+#include "tmpl_lex.h"
+
+enum { MAX_NODE_DEPTH = 400 };
+
+typedef struct parser {
+    tmpl *t;
+    const token *now;
+    qp_error *err;
+    qp_status status;
+    int depth; /* of calls that recurse */
+    node broken;
+} parser;
+
+node *tmpl_parse_fail(parser *p, size_t at, qp_status code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+node *tmpl_node_new(parser *p, node_kind kind, size_t at);
+void tmpl_node_add(parser *p, node_list *list, node *item);
+/* A text that belongs to the template; NULL after a failure. */
+vstr *tmpl_parse_text(parser *p, span text);
+
+static inline bool at_kind(const parser *p, token_kind kind) { return p->now->kind == kind; }
+static inline bool at_name(const parser *p, const char *name) { return at_kind(p, T_NAME) && span_is(p->now->text, name); }
+/* Steps over the current token and returns it. */
+const token *tmpl_parse_next(parser *p);
+bool tmpl_parse_skip(parser *p, token_kind kind);
+bool tmpl_parse_skip_name(parser *p, const char *name);
+/* Fails unless the current token is of this kind; returns it. */
+const token *tmpl_parse_expect(parser *p, token_kind kind);
+void tmpl_parse_expect_name(parser *p, const char *name);
+
+typedef struct tuple_rules {
+    bool is_target, with_condition, in_parentheses;
+    const char *end_name; /* "in", "recursive": a name that ends the tuple; NULL: none */
+} tuple_rules;
+
+node *tmpl_parse_expression(parser *p, bool with_condition);
+node *tmpl_parse_tuple(parser *p, const tuple_rules *rules);
+/* A target of an assignment: a name, ns.attribute or a tuple of them. */
+node *tmpl_parse_target(parser *p, const char *end_name, bool with_namespace);
+node *tmpl_parse_target_name(parser *p);
+/* `| name(...)` as often as it comes, on `on` (NULL: what a block has rendered). With `is_inline` the first bar is
+ * already read. */
+node *tmpl_parse_filters(parser *p, node *on, bool is_inline);
+
+#endif
