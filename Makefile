@@ -10,6 +10,8 @@ NAME ?=
 
 # $(call make-kind,PRESET,FOLDER,TARGET...): configures on the first run only; Ninja does so again when it must.
 define make-kind
+@for tool in cmake ninja pkg-config; do command -v $$tool >/dev/null && continue; \
+  echo "$$tool is not installed; 'tools/setup.sh' installs what building needs"; exit 1; done
 @[ -e $(2)/build.ninja ] || cmake --preset $(1) >$(2).log 2>&1 || { cat $(2).log; rm -f $(2).log; exit 1; }
 @rm -f $(2).log
 @cmake --build $(2) $(if $(3),--target $(3))

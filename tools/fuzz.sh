@@ -16,7 +16,10 @@ if ! command -v clang >/dev/null || [ ! -e "$(clang -print-file-name=libclang_rt
     exit 77
 fi
 [ -e $build/build.ninja ] || cmake --preset fuzz >/dev/null
-cmake --build $build --target fuzzers -- --quiet
+if ! cmake --build $build --target fuzzers >$build/fuzzers.log; then
+    cat $build/fuzzers.log
+    exit 1
+fi
 failed=()
 for target in "${targets[@]}"; do
     name=$(basename "$target" .c)
