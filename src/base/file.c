@@ -3,6 +3,7 @@
 #include "mem.h"
 #include "str.h"
 #include <dirent.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -181,4 +182,20 @@ qp_status file_join(char *out, size_t capacity, const char *folder, const char *
     const int bytes = snprintf(out, capacity, "%s/%s", folder, name);
     if (bytes >= 0 && (size_t)bytes < capacity) return QP_OK;
     return err_set(err, QP_TOO_LARGE, 0, "%s/%s: the path is longer than %zu bytes", folder, name, capacity - 1);
+}
+
+qp_status file_find(char *out, size_t capacity, const char *folder, const char *end, qp_error *err) {
+    qp_status status = QP_OK;
+    int n = 0;
+    *out = 0;
+    DIR *dir = opendir(folder);
+    if (!dir) return system_error(err, folder, "open");
+    for (const struct dirent *entry; status == QP_OK && (entry = readdir(dir));) {
+        const size_t bytes = strlen(entry->d_name), want = strlen(end);
+        if (bytes < want || strcmp(entry->d_name + bytes - want, end) != 0) continue;
+        if (++n == 1) status = file_join(out, capacity, folder, entry->d_name, err);
+    }
+    closedir(dir);
+    if (n != 1) *out = 0;
+    return status;
 }

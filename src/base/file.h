@@ -25,6 +25,8 @@ bool file_is_folder(const char *path);
 /* Names of a folder's entries without "." and "..", sorted by their bytes: one block that mem_free() frees. More than
  * `limit` is refused. */
 qp_status file_list(char ***names, size_t *count, const char *folder, size_t limit, qp_error *err);
+/* The path of the only file in the folder whose name ends so; out is "" if there is none or more than one. */
+qp_status file_find(char *out, size_t capacity, const char *folder, const char *end, qp_error *err);
 /* folder + "/" + name into out; QP_TOO_LARGE if it does not fit. */
 qp_status file_join(char *out, size_t capacity, const char *folder, const char *name, qp_error *err);
 

@@ -47,16 +47,7 @@ bool tok_is_special(const tok *t, int32_t id);
 int32_t tok_id(const tok *t, span piece);
 
 /* The tokens that tokenizer_config.json names. */
-typedef enum tok_name {
-    TOK_BOS,
-    TOK_EOS,
-    TOK_UNK,
-    TOK_SEP,
-    TOK_PAD,
-    TOK_CLS,
-    TOK_MASK,
-    TOK_NAME_COUNT
-} tok_name;
+typedef enum tok_name { TOK_BOS, TOK_EOS, TOK_UNK, TOK_SEP, TOK_PAD, TOK_CLS, TOK_MASK, TOK_NAME_COUNT } tok_name;
 /* -1: not named, or not in the vocabulary. */
 int32_t tok_named_id(const tok *t, tok_name name);
 /* Its text for chat templates, as the config gives it; at == NULL: not named. */

@@ -1,0 +1,468 @@
+/* scan_parse.c — split patterns to tables: reads the little language that tokenizers' patterns are written in.
+ *
+ *     pattern  = sequence ('|' sequence)*        no sequence may match the empty text
+ *     sequence = (atom count?)*
+ *     atom     = character | escape | [class] | (?:pattern) | (?i:pattern) | (?=class) | (?!class)
+ *     count    = ? * + {n} {n,} {n,m}            groups only '?'; then '+' = gives nothing back
+ *
+ * Anything else, or anything whose meaning here could differ from Oniguruma's, makes the pattern unknown. */
+#include "scan.h"
+#include "uni.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+enum { FOREVER = UINT32_MAX, MAX_DEPTH = 8 };
+
+typedef struct reader {
+    const char *at, *end;
+    scan *s;
+    bool ignores_case, is_unknown, no_memory;
+    int depth;
+    uint32_t last_literal; /* under (?i): the character before, for foldings of two characters */
+} reader;
+
+static bool unknown(reader *r) {
+    r->is_unknown = true;
+    return false;
+}
+
+static bool ahead(const reader *r, const char *text) {
+    const size_t n = strlen(text);
+    return (size_t)(r->end - r->at) >= n && !memcmp(r->at, text, n);
+}
+
+static bool take(reader *r, const char *text) {
+    if (!ahead(r, text)) return false;
+    r->at += strlen(text);
+    return true;
+}
+
+/* ---- classes ---- */
+
+static const struct {
+    const char *name;
+    uint64_t mask;
+} properties[] = {
+    {"L", UNI_LETTER},
+    {"Letter", UNI_LETTER},
+    {"M", UNI_COMBINING},
+    {"N", UNI_NUMBER},
+    {"P", UNI_P},
+    {"S", UNI_S},
+    {"Lu", UNI_BIT(Lu)},
+    {"Ll", UNI_BIT(Ll)},
+    {"Lt", UNI_BIT(Lt)},
+    {"Lm", UNI_BIT(Lm)},
+    {"Lo", UNI_BIT(Lo)},
+    {"Mn", UNI_BIT(Mn)},
+    {"Mc", UNI_BIT(Mc)},
+    {"Me", UNI_BIT(Me)},
+    {"Nd", UNI_BIT(Nd)},
+    {"Nl", UNI_BIT(Nl)},
+    {"No", UNI_BIT(No)},
+    {"Pc", UNI_BIT(Pc)},
+    {"Pd", UNI_BIT(Pd)},
+    {"Pe", UNI_BIT(Pe)},
+    {"Pf", UNI_BIT(Pf)},
+    {"Pi", UNI_BIT(Pi)},
+    {"Po", UNI_BIT(Po)},
+    {"Ps", UNI_BIT(Ps)},
+    {"Sc", UNI_BIT(Sc)},
+    {"Sk", UNI_BIT(Sk)},
+    {"Sm", UNI_BIT(Sm)},
+    {"So", UNI_BIT(So)},
+    {"Z", UNI_BIT(Zs) | UNI_BIT(Zl) | UNI_BIT(Zp)},
+    {"Zs", UNI_BIT(Zs)},
+    {"Zl", UNI_BIT(Zl)},
+    {"Zp", UNI_BIT(Zp)},
+    {"Cc", UNI_BIT(Cc)},
+    {"Cf", UNI_BIT(Cf)},
+    {"Co", UNI_BIT(Co)},
+    {"Alphabetic", UNI_ALPHABETIC},
+};
+
+static bool add_range(reader *r, scan_term *t, uint32_t first, uint32_t last) {
+    void *ranges = mem_resize(t->ranges, (size_t)t->n_ranges + 1, sizeof *t->ranges);
+    if (!ranges) return r->no_memory = true, false;
+    t->ranges = ranges;
+    t->ranges[t->n_ranges][0] = first;
+    t->ranges[t->n_ranges++][1] = last;
+    return true;
+}
+
+/* With (?i): the other cases of an ASCII letter too; s and k have a third one. */
+static bool add_character(reader *r, scan_term *t, uint32_t c) {
+    if (!add_range(r, t, c, c) || !r->ignores_case) return !r->no_memory;
+    if (c >= 0x80) return unknown(r);
+    const uint32_t lower = c | 32;
+    if (lower < 'a' || lower > 'z') return true;
+    if (!add_range(r, t, c ^ 32, c ^ 32)) return false;
+    if (lower == 's') return add_range(r, t, 0x17F, 0x17F);
+    return lower != 'k' || add_range(r, t, 0x212A, 0x212A);
+}
+
+static bool add_mask(reader *r, scan_term *t, uint64_t mask, bool is_negated) {
+    if (r->ignores_case) return unknown(r);
+    if (!is_negated)
+        t->mask |= mask;
+    else if (t->n_nots == SCAN_MAX_NOTS)
+        return unknown(r);
+    else
+        t->nots[t->n_nots++] = mask;
+    return true;
+}
+
+/* After "\p" or "\P". */
+static bool read_property(reader *r, scan_term *t, bool is_negated) {
+    if (!take(r, "{")) return unknown(r);
+    if (take(r, "^")) is_negated = !is_negated;
+    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
+        const size_t n = strlen(properties[i].name);
+        if (!ahead(r, properties[i].name) || r->at + n >= r->end || r->at[n] != '}') continue;
+        r->at += n + 1;
+        return add_mask(r, t, properties[i].mask, is_negated);
+    }
+    return unknown(r);
+}
+
+/* After a backslash: a class (*is_class) or a character. */
+static bool read_escape(reader *r, scan_term *t, bool *is_class, uint32_t *c) {
+    static const char plain[] = ".*+?|()[]{}^$\\/-'\" &~#!%,:;<=>@_`";
+    if (r->at >= r->end) return unknown(r);
+    const char e = *r->at++;
+    *is_class = true;
+    switch (e) {
+    case 'p':
+        return read_property(r, t, false);
+    case 'P':
+        return read_property(r, t, true);
+    case 's':
+        return add_mask(r, t, UNI_SPACE, false);
+    case 'S':
+        return add_mask(r, t, UNI_SPACE, true);
+    case 'd':
+        return add_mask(r, t, UNI_BIT(Nd), false);
+    case 'D':
+        return add_mask(r, t, UNI_BIT(Nd), true);
+    case 'w':
+        return add_mask(r, t, UNI_WORD_RE, false);
+    case 'W':
+        return add_mask(r, t, UNI_WORD_RE, true);
+    default:
+        break;
+    }
+    *is_class = false;
+    if (e == 'r')
+        *c = '\r';
+    else if (e == 'n')
+        *c = '\n';
+    else if (e == 't')
+        *c = '\t';
+    else if (e && strchr(plain, e))
+        *c = (unsigned char)e;
+    else
+        return unknown(r);
+    return true;
+}
+
+static bool read_plain(reader *r, uint32_t *c) {
+    const int length = utf8_decode(r->at, (size_t)(r->end - r->at), c);
+    r->at += length;
+    return length || unknown(r);
+}
+
+/* One member of a bracketed class: a class escape, a character or a range. */
+static bool read_member(reader *r, scan_term *t) {
+    uint32_t first, last;
+    bool is_class = false;
+    if (take(r, "\\")) {
+        if (!read_escape(r, t, &is_class, &first)) return false;
+    } else if (!read_plain(r, &first))
+        return false;
+    if (is_class) return true;
+    if (!ahead(r, "-") || r->end - r->at < 2 || r->at[1] == ']') return add_character(r, t, first);
+    r->at++;
+    if (take(r, "\\")) {
+        if (!read_escape(r, t, &is_class, &last) || is_class) return unknown(r);
+    } else if (!read_plain(r, &last))
+        return false;
+    if (r->ignores_case || first > last) return unknown(r);
+    return add_range(r, t, first, last);
+}
+
+/* After '[': the members of one term, up to ']' or "&&". */
+static bool read_term(reader *r, scan_term *t) {
+    t->is_negated = take(r, "^");
+    if (ahead(r, "]") || ahead(r, "-")) return unknown(r);
+    while (r->at < r->end && !ahead(r, "]") && !ahead(r, "&&")) {
+        if (ahead(r, "[")) return unknown(r); /* nested unions and [:names:] */
+        if (!read_member(r, t)) return false;
+    }
+    return r->at < r->end || unknown(r);
+}
+
+/* After '['. `[a&&b]`, `[a&&[b]]`, `[a&&[^b]]`; a negated intersection is unknown. */
+static bool read_bracket(reader *r, scan_class *k) {
+    k->n_terms = 1;
+    if (!read_term(r, &k->terms[0])) return false;
+    while (take(r, "&&")) {
+        if (k->terms[0].is_negated || k->n_terms == SCAN_MAX_TERMS) return unknown(r);
+        const bool has_bracket = take(r, "[");
+        scan_term *t = &k->terms[k->n_terms++];
+        if (!has_bracket && ahead(r, "^")) return unknown(r);
+        if (!read_term(r, t) || (has_bracket && !take(r, "]"))) return unknown(r);
+    }
+    return take(r, "]") || unknown(r);
+}
+
+/* A single-character atom into a new class; its index, -1 if it is not known. */
+static int read_class(reader *r) {
+    if (r->s->n_classes == SCAN_MAX_CLASSES || r->at >= r->end) return unknown(r), -1;
+    scan_class *k = &r->s->classes[r->s->n_classes++];
+    uint32_t c = 0;
+    bool is_class = false;
+    k->n_terms = 1;
+    const uint32_t before = r->last_literal;
+    r->last_literal = 0;
+    if (take(r, "[")) {
+        if (!read_bracket(r, k)) return -1;
+        r->last_literal = r->ignores_case ? 1 : 0; /* unknown letter */
+        return r->s->n_classes - 1;
+    }
+    if (take(r, "\\")) {
+        if (!read_escape(r, &k->terms[0], &is_class, &c)) return -1;
+    } else if (strchr(".^$*+?{}()|]", *r->at) || !read_plain(r, &c))
+        return unknown(r), -1;
+    if (!is_class && !add_character(r, &k->terms[0], c)) return -1;
+    /* Oniguruma folds ss, st, ff, fi, fl into one character: leave those to the general engine. */
+    if (r->ignores_case && before && strchr("sf\1", (int)(before | (before > 1 ? 32 : 0))) &&
+        strchr("stfil", (int)(c | 32)))
+        return unknown(r), -1;
+    if (r->ignores_case && !is_class) r->last_literal = c;
+    return r->s->n_classes - 1;
+}
+
+/* ---- nodes ---- */
+
+static int add_node(reader *r, scan_node node) {
+    if (r->s->n_nodes == SCAN_MAX_NODES) return unknown(r), 0;
+    r->s->nodes[r->s->n_nodes] = node;
+    return r->s->n_nodes++;
+}
+
+static bool read_number(reader *r, uint32_t *n) {
+    const char *start = r->at;
+    for (*n = 0; r->at < r->end && *r->at >= '0' && *r->at <= '9' && *n < 1000; r->at++)
+        *n = *n * 10 + (uint32_t)(*r->at - '0');
+    return r->at > start;
+}
+
+/* After '{'. */
+static bool read_braces(reader *r, scan_node *node) {
+    if (!read_number(r, &node->min)) return unknown(r);
+    node->max = node->min;
+    if (take(r, ",") && !read_number(r, &node->max)) node->max = FOREVER;
+    /* "{1,3}+" repeats in Ruby's syntax and possesses in others: never guess. */
+    return (take(r, "}") && node->max >= node->min && node->max && !ahead(r, "+") && !ahead(r, "?") &&
+            !ahead(r, "*")) ||
+           unknown(r);
+}
+
+static bool read_count(reader *r, scan_node *node) {
+    node->min = node->max = 1;
+    if (take(r, "{")) return read_braces(r, node);
+    if (take(r, "?"))
+        node->min = 0;
+    else if (take(r, "*"))
+        node->min = 0, node->max = FOREVER;
+    else if (take(r, "+"))
+        node->max = FOREVER;
+    else
+        return true;
+    node->keeps = take(r, "+");
+    return !(ahead(r, "?") || ahead(r, "*") || ahead(r, "+")) || unknown(r);
+}
+
+static int read_pattern(reader *r, int next);
+
+/* "(?=x)", "(?!x)": x is one character class. */
+static int read_look(reader *r, scan_op op, int next) {
+    const int k = read_class(r);
+    if (k < 0 || !take(r, ")")) return unknown(r), 0;
+    return add_node(r, (scan_node){.op = op, .class_index = (int16_t)k, .next = (int16_t)next});
+}
+
+/* A row of parts; nodes point forward, so a part is made after all that follow it: first the parts' places in the
+ * text are noted, then they are read from the last to the first. */
+typedef struct part {
+    const char *at;
+} part;
+
+/* Passes over one part without making nodes: a dry run on a copy of the reader. */
+static bool pass_part(reader *r);
+
+static int read_group(reader *r, int next) {
+    const bool kept = r->ignores_case;
+    if (take(r, "(?=")) return read_look(r, SCAN_AHEAD, next);
+    if (take(r, "(?!")) return read_look(r, SCAN_NOT_AHEAD, next);
+    if (take(r, "(?i:"))
+        r->ignores_case = true;
+    else if (!take(r, "(?:"))
+        return unknown(r), 0;
+    const int inside = read_pattern(r, next);
+    r->ignores_case = kept;
+    r->last_literal = 0;
+    if (r->is_unknown || !take(r, ")")) return unknown(r), 0;
+    if (ahead(r, "*") || ahead(r, "+") || ahead(r, "{")) return unknown(r), 0;
+    if (!take(r, "?")) return inside;
+    if (ahead(r, "+") || ahead(r, "?")) return unknown(r), 0;
+    return add_node(r, (scan_node){.op = SCAN_BRANCH, .next = (int16_t)inside, .other = (int16_t)next});
+}
+
+static int read_part(reader *r, int next) {
+    if (ahead(r, "(")) return read_group(r, next);
+    scan_node node = {.op = SCAN_CLASS, .next = (int16_t)next};
+    const int k = read_class(r);
+    if (k < 0 || !read_count(r, &node)) return unknown(r), 0;
+    node.class_index = (int16_t)k;
+    return add_node(r, node);
+}
+
+static bool pass_bracket(reader *r) {
+    int depth = 0;
+    for (; r->at < r->end; r->at++) {
+        if (*r->at == '\\')
+            r->at++;
+        else if (*r->at == '[')
+            depth++;
+        else if (*r->at == ']' && --depth == 0)
+            return r->at++, true;
+    }
+    return unknown(r);
+}
+
+static bool pass_part(reader *r) {
+    int depth = 0;
+    do {
+        if (r->at >= r->end) return unknown(r);
+        if (*r->at == '[') {
+            if (!pass_bracket(r)) return false;
+            continue;
+        }
+        if (*r->at == '\\') {
+            r->at++;
+            if (r->at < r->end && (*r->at | 32) == 'p' && r->at + 1 < r->end && r->at[1] == '{')
+                while (r->at < r->end && *r->at != '}') r->at++;
+        } else if (*r->at == '(')
+            depth++;
+        else if (*r->at == ')')
+            depth--;
+        r->at++;
+    } while (depth > 0);
+    if (take(r, "{"))
+        while (r->at < r->end && *r->at++ != '}') {
+        }
+    while (r->at < r->end && strchr("?*+", *r->at)) r->at++;
+    return r->at <= r->end || unknown(r);
+}
+
+static int read_sequence(reader *r, int next) {
+    enum { MAX_PARTS = 24 };
+    part parts[MAX_PARTS];
+    int n = 0;
+    reader dry = *r;
+    while (dry.at < dry.end && *dry.at != '|' && *dry.at != ')') {
+        if (n == MAX_PARTS) return unknown(r), 0;
+        parts[n++].at = dry.at;
+        if (!pass_part(&dry)) return unknown(r), 0;
+    }
+    if (r->ignores_case && n > 1) /* letters side by side, judged in reading order */
+        for (int i = 0; i + 1 < n; i++)
+            if (strchr("sSfF", *parts[i].at) && strchr("sStTfFiIlL", *parts[i + 1].at)) return unknown(r), 0;
+    for (int i = n - 1; i >= 0 && !r->is_unknown; i--) {
+        r->at = parts[i].at;
+        r->last_literal = 0;
+        next = read_part(r, next);
+    }
+    r->at = dry.at;
+    return next;
+}
+
+static int read_pattern(reader *r, int next) {
+    if (++r->depth > MAX_DEPTH) return unknown(r), 0;
+    const int first = read_sequence(r, next);
+    r->depth--;
+    if (r->is_unknown || !take(r, "|")) return first;
+    r->depth++;
+    const int other = read_pattern(r, next);
+    r->depth--;
+    return add_node(r, (scan_node){.op = SCAN_BRANCH, .next = (int16_t)first, .other = (int16_t)other});
+}
+
+/* ---- facts about the finished program ---- */
+
+/* Whether what begins at the node matches the empty text everywhere. */
+static bool always_matches(const scan *s, int index) {
+    const scan_node *n = &s->nodes[index];
+    if (n->op == SCAN_ACCEPT) return true;
+    if (n->op == SCAN_BRANCH) return always_matches(s, n->next) || always_matches(s, n->other);
+    return n->op == SCAN_CLASS && n->min == 0 && always_matches(s, n->next);
+}
+
+/* Whether what begins at the node may take the character first; *is_empty: it may also match nothing. */
+static bool may_take(const scan *s, int index, uint32_t c, bool *is_empty) {
+    const scan_node *n = &s->nodes[index];
+    if (n->op == SCAN_ACCEPT) return *is_empty = true, false;
+    if (n->op == SCAN_BRANCH) {
+        const bool first = may_take(s, n->next, c, is_empty);
+        return may_take(s, n->other, c, is_empty) || first;
+    }
+    if (n->op != SCAN_CLASS) return *is_empty = true, true;
+    return scan_has(&s->classes[n->class_index], c) || (n->min == 0 && may_take(s, n->next, c, is_empty));
+}
+
+/* A member of the class among a few hundred probes that are also wanted by what follows means: may backtrack. Only a
+ * class of plain ASCII members can be judged exactly; others give back unless nothing follows. */
+static bool is_disjoint(const scan *s, const scan_node *n) {
+    const scan_class *k = &s->classes[n->class_index];
+    if (k->n_terms != 1 || k->terms[0].mask || k->terms[0].n_nots || k->terms[0].is_negated) return false;
+    for (int i = 0; i < k->terms[0].n_ranges; i++)
+        for (uint32_t c = k->terms[0].ranges[i][0]; c <= k->terms[0].ranges[i][1]; c++) {
+            bool is_empty = false;
+            if (c >= 0x80 || may_take(s, n->next, c, &is_empty) || is_empty) return false;
+        }
+    return true;
+}
+
+static void learn_tables(scan *s) {
+    for (uint32_t c = 0; c < 128; c++) {
+        bool is_empty = false;
+        for (int k = 0; k < s->n_classes; k++) s->ascii[c] |= (uint32_t)scan_has(&s->classes[k], c) << k;
+        s->may_start[c] = may_take(s, s->start, c, &is_empty);
+    }
+    s->may_start[128] = true;
+    for (int i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i].op == SCAN_CLASS && (always_matches(s, s->nodes[i].next) || is_disjoint(s, &s->nodes[i])))
+            s->nodes[i].keeps = true;
+}
+
+qp_status scan_compile(scan **out, span pattern, qp_error *err) {
+    *out = NULL;
+    scan *s = MEM_NEW(scan);
+    if (!s) return err_no_memory(err, sizeof *s, "split pattern");
+    reader r = {.at = pattern.at, .end = pattern.at + pattern.bytes, .s = s};
+    const int accept = add_node(&r, (scan_node){.op = SCAN_ACCEPT});
+    s->start = (int16_t)read_pattern(&r, accept);
+    if (r.no_memory) return scan_free(s), err_no_memory(err, pattern.bytes, "split pattern");
+    if (r.is_unknown || r.at != r.end || always_matches(s, s->start)) return scan_free(s), QP_OK;
+    learn_tables(s);
+    *out = s;
+    return QP_OK;
+}
+
+void scan_free(scan *s) {
+    if (!s) return;
+    for (int k = 0; k < s->n_classes; k++)
+        for (int i = 0; i < s->classes[k].n_terms; i++) mem_free(s->classes[k].terms[i].ranges);
+    mem_free(s);
+}
