@@ -18,11 +18,12 @@ FILES = ["bin/quipu", "include/quipu.h", "lib/libquipu.a", "lib/libquipu.so", "l
 CPP = """
 #include <quipu.h>
 #include <cstdio>
+#include <cstring>
 int main() {
     char *json = nullptr;
     qp_error err;
     if (qp_devices_json(&json, &err)) return std::puts(err.text), 1;
-    std::printf("%s %zu\\n", qp_version(), std::char_traits<char>::length(json));
+    std::printf("%s %zu\\n", qp_version(), std::strlen(json));
     qp_free(json);
 }
 """
