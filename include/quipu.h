@@ -256,6 +256,17 @@ QP_API qp_status qp_sequence_rewind(qp_sequence *sequence, uint64_t length, qp_e
 QP_API qp_status qp_forward(qp_sequence *const *sequences, const int32_t *const *ids, const size_t *counts,
                             const size_t *lasts, int n_sequences, float *logits, qp_error *err);
 
+/* A tensor to write: dtype as the format spells it ("F32", "BF16", "I64" ...). */
+typedef struct qp_tensor {
+    const char *name, *dtype;
+    int rank;
+    const int64_t *shape;
+    const void *data;
+} qp_tensor;
+
+/* Writes a safetensors file that appears under `path` complete or not at all. */
+QP_API qp_status qp_tensors_write(const char *path, const qp_tensor *tensors, size_t count, qp_error *err);
+
 /* ---- generation -------------------------------------------------------------------------------------------------- */
 
 /* How the next token is chosen. A zero struct is greedy. Zero switches a stage off. */
