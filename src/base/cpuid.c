@@ -3,7 +3,7 @@
  * Called once when a device is opened (dev/cpu) and when a pool is made. A CPUID bit alone is no permission: wide
  * registers exist for us only if the kernel saves them (XCR0), and AMX tiles only after Linux was asked for them. */
 #include "cpuid.h"
-#include "limits.h"
+#include "machine.h"
 #include <sched.h>
 #include <stdint.h>
 #include <string.h>
@@ -118,11 +118,11 @@ void cpu_detect(cpu_features *out) {
 }
 
 /* The raw system call, because glibc's cpu_set_t ends at 1024 CPUs. */
-static void read_affinity(limits_set *out) {
-    *out = (limits_set){0};
+static void read_affinity(machine_set *out) {
+    *out = (machine_set){0};
     if (syscall(SYS_sched_getaffinity, 0, sizeof out->bits, out->bits) > 0) return;
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    for (int cpu = 0; cpu < online && cpu < LIMITS_CPUS; cpu++) limits_add(out, cpu);
+    for (int cpu = 0; cpu < online && cpu < MACHINE_CPUS; cpu++) machine_add(out, cpu);
 }
 
 static int at_least_one(int a, int b) {
@@ -131,17 +131,17 @@ static int at_least_one(int a, int b) {
 }
 
 int cpu_usable(void) {
-    limits_set allowed;
+    machine_set allowed;
     read_affinity(&allowed);
-    return at_least_one(limits_count(&allowed), limits_quota(""));
+    return at_least_one(machine_count(&allowed), machine_quota(""));
 }
 
 int cpu_core_list(int *cpus, int capacity) {
-    limits_set allowed;
+    machine_set allowed;
     read_affinity(&allowed);
-    return limits_cores("", &allowed, cpus, capacity);
+    return machine_cores("", &allowed, cpus, capacity);
 }
 
-int cpu_usable_cores(void) { return at_least_one(cpu_core_list(NULL, 0), limits_quota("")); }
+int cpu_usable_cores(void) { return at_least_one(cpu_core_list(NULL, 0), machine_quota("")); }
 
-size_t cpu_memory_bytes(void) { return limits_memory(""); }
+size_t cpu_memory_bytes(void) { return machine_memory(""); }

@@ -12,7 +12,7 @@
 #include "pool.h"
 #include "clock.h"
 #include "cpuid.h"
-#include "limits.h"
+#include "machine.h"
 #include "mem.h"
 #include <assert.h>
 #include <limits.h>
@@ -140,8 +140,8 @@ static void leave(pool *p) {
 }
 
 static void bind_thread(int cpu) {
-    limits_set only = {0};
-    limits_add(&only, cpu);
+    machine_set only = {0};
+    machine_add(&only, cpu);
     syscall(SYS_sched_setaffinity, 0, sizeof only.bits, only.bits); /* a wish: refused, the thread just roams */
 }
 

@@ -1,5 +1,6 @@
-/* limits_test.c — CPU lists, cgroup quotas of both versions, cores and memory, from made-up trees of /proc and /sys. */
-#include "limits.h"
+/* machine_test.c — CPU lists, cgroup quotas of both versions, cores and memory, from made-up trees of /proc and /sys.
+ */
+#include "machine.h"
 #include "mem.h"
 #include "harness.h"
 
@@ -17,12 +18,12 @@ static void parses_lists(void **state) {
         {"1,,2", -1, 0},
     };
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
-        limits_set set;
-        const bool ok = limits_parse_list(&set, cases[i].text);
+        machine_set set;
+        const bool ok = machine_parse_list(&set, cases[i].text);
         assert_int_equal(ok, cases[i].count >= 0);
         if (!ok) continue;
-        assert_int_equal(limits_count(&set), cases[i].count);
-        if (cases[i].has >= 0) assert_true(limits_has(&set, cases[i].has));
+        assert_int_equal(machine_count(&set), cases[i].count);
+        if (cases[i].has >= 0) assert_true(machine_has(&set, cases[i].has));
     }
 }
 
@@ -31,12 +32,12 @@ static void parses_lists(void **state) {
 typedef struct entry {
     const char *path, *text;
 } entry;
-typedef struct machine {
+typedef struct fake {
     const char *name;
     entry files[10];
     int quota;
     size_t memory;
-} machine;
+} fake;
 
 #define V2_MOUNT                                                                                                       \
     { "proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n" }
@@ -49,7 +50,7 @@ typedef struct machine {
 #define EIGHT_GIB                                                                                                      \
     { "proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 1 kB\n" }
 
-static const machine machines[] = {
+static const fake fakes[] = {
     {"nothing can be read", {{"unrelated", ""}}, INT32_MAX, 0},
     {"no cgroups", {EIGHT_GIB}, INT32_MAX, (size_t)8 << 30},
     {"v2 without limits",
@@ -125,20 +126,20 @@ static const machine machines[] = {
      0},
 };
 
-static void build(char *root, const machine *m) {
+static void build(char *root, const fake *m) {
     harness_folder(root);
     for (size_t i = 0; i < HARNESS_COUNT(m->files) && m->files[i].path; i++)
         harness_write(root, m->files[i].path, m->files[i].text);
 }
 
 static void finds_quotas_and_memory(void **state) {
-    for (size_t i = 0; i < HARNESS_COUNT(machines); i++) {
+    for (size_t i = 0; i < HARNESS_COUNT(fakes); i++) {
         char root[64];
-        build(root, &machines[i]);
-        const int quota = limits_quota(root);
-        const size_t memory = limits_memory(root);
-        if (quota != machines[i].quota || memory != machines[i].memory)
-            fail_msg("%s: quota %d, memory %zu", machines[i].name, quota, memory);
+        build(root, &fakes[i]);
+        const int quota = machine_quota(root);
+        const size_t memory = machine_memory(root);
+        if (quota != fakes[i].quota || memory != fakes[i].memory)
+            fail_msg("%s: quota %d, memory %zu", fakes[i].name, quota, memory);
         harness_remove(root);
     }
 }
@@ -146,12 +147,12 @@ static void finds_quotas_and_memory(void **state) {
 /* Memory that runs out while asking sets no limit and breaks nothing. */
 static void survives_each_failure(void **state) {
     char root[64];
-    build(root, &machines[3]);
+    build(root, &fakes[3]);
     int quota = 0;
-    for (int n = 0; quota != machines[3].quota; n++) {
+    for (int n = 0; quota != fakes[3].quota; n++) {
         assert_in_range(n, 0, 100);
         mem_fail_after(n);
-        quota = limits_quota(root);
+        quota = machine_quota(root);
         mem_fail_after(-1);
         assert_true(quota >= 2);
     }
@@ -175,12 +176,12 @@ static void counts_cores(void **state) {
         {"1,3,5", 2, {1, 3}},        {"100", 1, {100}}, {"", 0, {0}},
     };
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
-        limits_set allowed;
+        machine_set allowed;
         int cpus[8] = {0};
-        assert_true(limits_parse_list(&allowed, cases[i].allowed));
-        assert_int_equal(limits_cores(root, &allowed, cpus, 8), cases[i].n);
+        assert_true(machine_parse_list(&allowed, cases[i].allowed));
+        assert_int_equal(machine_cores(root, &allowed, cpus, 8), cases[i].n);
         assert_memory_equal(cpus, cases[i].cpus, sizeof cpus);
-        assert_int_equal(limits_cores(root, &allowed, NULL, 0), cases[i].n);
+        assert_int_equal(machine_cores(root, &allowed, NULL, 0), cases[i].n);
     }
     harness_remove(root);
 }

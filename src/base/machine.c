@@ -1,10 +1,10 @@
-/* limits.c — reads what the kernel says about cores, quotas and memory.
+/* machine.c — reads what the kernel says about cores, quotas and memory.
  *
  * Called by cpuid.c alone; reads through file.c. The tricky part is finding one's own cgroup: /proc/self/cgroup gives
  * a path inside a hierarchy, /proc/self/mountinfo says which part of that hierarchy is mounted where, and a limit may
  * be set at any level between the two, so every level up to the mount point is asked. In a container the path may
  * point above what is mounted; then the mount point itself is our group. */
-#include "limits.h"
+#include "machine.h"
 #include "file.h"
 #include "mem.h"
 #include <stdio.h>
@@ -13,9 +13,9 @@
 
 enum { PATH_BYTES = 4096, TEXT_LIMIT = 4 << 20 };
 
-int limits_count(const limits_set *set) {
+int machine_count(const machine_set *set) {
     int n = 0;
-    for (int i = 0; i < LIMITS_CPUS / 64; i++) n += __builtin_popcountll(set->bits[i]);
+    for (int i = 0; i < MACHINE_CPUS / 64; i++) n += __builtin_popcountll(set->bits[i]);
     return n;
 }
 
@@ -43,15 +43,15 @@ static const char *read_number(const char *text, uint64_t *out) {
     return text;
 }
 
-bool limits_parse_list(limits_set *out, const char *text) {
-    *out = (limits_set){0};
+bool machine_parse_list(machine_set *out, const char *text) {
+    *out = (machine_set){0};
     for (; *text && *text != '\n'; text += *text == ',') {
         uint64_t first, last;
         if (!(text = read_number(text, &first))) return false;
         last = first;
         if (*text == '-' && !(text = read_number(text + 1, &last))) return false;
-        if (first > last || last >= LIMITS_CPUS || (*text && !strchr(",\n", *text))) return false;
-        for (uint64_t cpu = first; cpu <= last; cpu++) limits_add(out, (int)cpu);
+        if (first > last || last >= MACHINE_CPUS || (*text && !strchr(",\n", *text))) return false;
+        for (uint64_t cpu = first; cpu <= last; cpu++) machine_add(out, (int)cpu);
     }
     return true;
 }
@@ -202,7 +202,7 @@ static uint64_t least_of_both(const char *root, const char *controller, uint64_t
     return a < b ? a : b;
 }
 
-int limits_quota(const char *root) {
+int machine_quota(const char *root) {
     const uint64_t quota = least_of_both(root, "cpu", quota_v1, quota_v2);
     if (quota / 1000 >= INT32_MAX) return INT32_MAX;
     return quota < 1000 ? 1 : (int)(quota / 1000);
@@ -211,32 +211,32 @@ int limits_quota(const char *root) {
 /* ---- cores and memory ---- */
 
 /* Whether a CPU below `cpu` in `allowed` shares its core. */
-static bool is_second_thread(const char *root, const limits_set *allowed, int cpu) {
+static bool is_second_thread(const char *root, const machine_set *allowed, int cpu) {
     static const char *const names[] = {"core_cpus_list", "thread_siblings_list"}; /* the second is the older name */
-    limits_set siblings;
+    machine_set siblings;
     char path[128], *text = NULL;
     for (int i = 0; i < 2 && !text; i++) {
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, names[i]);
         text = read_text(root, path);
     }
-    bool shares = text && limits_parse_list(&siblings, text) && limits_has(&siblings, cpu);
+    bool shares = text && machine_parse_list(&siblings, text) && machine_has(&siblings, cpu);
     mem_free(text);
     for (int other = 0; shares && other < cpu; other++)
-        if (limits_has(&siblings, other) && limits_has(allowed, other)) return true;
+        if (machine_has(&siblings, other) && machine_has(allowed, other)) return true;
     return false;
 }
 
-int limits_cores(const char *root, const limits_set *allowed, int *cpus, int capacity) {
+int machine_cores(const char *root, const machine_set *allowed, int *cpus, int capacity) {
     int n = 0;
-    for (int cpu = 0; cpu < LIMITS_CPUS; cpu++) {
-        if (!limits_has(allowed, cpu) || is_second_thread(root, allowed, cpu)) continue;
+    for (int cpu = 0; cpu < MACHINE_CPUS; cpu++) {
+        if (!machine_has(allowed, cpu) || is_second_thread(root, allowed, cpu)) continue;
         if (n < capacity) cpus[n] = cpu;
         n++;
     }
     return n;
 }
 
-static uint64_t machine_memory(const char *root) {
+static uint64_t physical_memory(const char *root) {
     uint64_t kib = 0;
     char *text = read_text(root, "/proc/meminfo");
     const char *at = text ? strstr(text, "MemTotal:") : NULL;
@@ -246,8 +246,8 @@ static uint64_t machine_memory(const char *root) {
     return kib * 1024;
 }
 
-size_t limits_memory(const char *root) {
-    const uint64_t machine = machine_memory(root);
+size_t machine_memory(const char *root) {
+    const uint64_t machine = physical_memory(root);
     const uint64_t group = least_of_both(root, "memory", memory_v1, memory_v2);
     const uint64_t least = machine && machine < group ? machine : group;
     return least > PTRDIFF_MAX ? (size_t)machine : (size_t)least; /* v1 spells "no limit" as a huge number */
