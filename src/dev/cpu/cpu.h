@@ -1,0 +1,146 @@
+/* cpu.h — the CPU device from the inside: its struct, the tables of plain kernels, and who fills them.
+ *
+ * An op of dev.h arrives at a cpu_* wrapper (cpu_matmul.c, cpu_rows.c, cpu_attend.c), which splits its arguments into
+ * tasks for the pool; a task calls kernels out of the device's three tables. The kernels live in <isa>_*.c, one const
+ * table per file and nothing else exported. Opening lays the tables over each other, ref <- avx2 <- avx512 <-
+ * avx512bf16 <- amx: where a level has no kernel of its own, the one below stays. Intrinsics only in <isa>_*.c. */
+#ifndef DEV_CPU_CPU_H
+#define DEV_CPU_CPU_H
+
+#include "base/cpuid.h"
+#include "base/pool.h"
+#include "dev/dev.h"
+
+/* ---- matrix products ---- */
+
+/* What one task computes: out[row][column] (+)= W[column] . x[row] + bias[column] for all rows and columns below. */
+typedef struct cpu_matmul_block {
+    const dev_weight *w;
+    const void *x; /* all n_rows_packed rows, as the kernel's pack left them */
+    int n_packed;  /* how many rows were packed */
+    int row, n_rows;
+    int64_t column, n_columns;
+    const float *bias; /* of column 0, or NULL */
+    float *out;        /* of row 0, column 0 */
+    int64_t out_stride;
+    bool add;
+    void *scratch; /* of this worker, scratch_bytes of it */
+} cpu_matmul_block;
+
+/* How one level multiplies by one weight format. The order of the additions that make an output depends on n_in
+ * alone: `run` gives the same bits for one row as for many and for any cut into blocks. */
+typedef struct cpu_matmul_kernel {
+    int stream_rows;     /* up to so many rows a task reads its weights once, straight from where they lie */
+    int64_t stream_step; /* columns that are read together then */
+    int row_step;        /* more rows are cut into multiples of this */
+    int64_t panel;       /* columns of a task then */
+    size_t (*packed_bytes)(int n_rows, int64_t n_in); /* SIZE_MAX where it overflows */
+    /* Puts rows [begin, end) of x into the order and precision that `run` reads. */
+    void (*pack)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end);
+    size_t (*scratch_bytes)(int64_t n_in);
+    void (*run)(const cpu_matmul_block *b);
+} cpu_matmul_kernel;
+
+typedef struct cpu_matmul_ops {
+    const cpu_matmul_kernel *fast[QUANT_COUNT], *exact[QUANT_COUNT]; /* fast falls back to exact */
+} cpu_matmul_ops;
+
+/* ---- row by row; pointers need no alignment beyond a float's ---- */
+
+typedef struct cpu_row_ops {
+    /* out = scale * row of the table; the table's bytes may lie at any address. */
+    void (*embed)(float *out, const dev_weight *table, int32_t id, float scale);
+    /* May run in place. */
+    void (*norm)(float *out, const float *x, const float *weight, float eps, int dim);
+    /* One head, halves style; cos and sin have rot_dims / 2 values. */
+    void (*rope)(float *head, const float *cos, const float *sin, int rot_dims);
+    void (*gate[ACT_COUNT])(float *gate, const float *up, int dim);
+    void (*store_f16)(uint16_t *out, const float *x, int n);
+} cpu_row_ops;
+
+/* ---- attention ---- */
+
+/* n_queries queries that read the same KV head, against slots [begin, end) of one page. `best`, `total` and `sum` are
+ * the running maximum, the running sum of weights and the running weighted sum of values. */
+typedef struct cpu_attend_page {
+    const float *q; /* [n_queries][head_dim], scaled already */
+    int n_queries, head_dim;
+    const void *k, *v;      /* [DEV_PAGE_TOKENS][head_dim] of this head in this page */
+    const int *begin, *end; /* [n_queries]: a causal or windowed query sees only part */
+    float *best, *total;    /* [n_queries] */
+    float *sum;             /* [n_queries][head_dim] */
+    void *scratch;
+} cpu_attend_page;
+
+typedef struct cpu_attend_ops {
+    void (*page_f16)(const cpu_attend_page *a);
+    void (*page_f32)(const cpu_attend_page *a);
+} cpu_attend_ops;
+
+/* ---- the tables: one file each ---- */
+
+extern const cpu_matmul_ops cpu_matmul_ref;
+extern const cpu_row_ops cpu_row_ref;
+extern const cpu_attend_ops cpu_attend_ref;
+#if defined(__x86_64__)
+extern const cpu_matmul_ops cpu_matmul_avx2, cpu_matmul_avx512, cpu_matmul_avx512bf16, cpu_matmul_amx;
+extern const cpu_row_ops cpu_row_avx2, cpu_row_avx512;
+extern const cpu_attend_ops cpu_attend_avx2, cpu_attend_avx512;
+#endif
+
+/* ---- levels (cpu_level.c) ---- */
+
+typedef struct cpu_level {
+    const char *name;
+    bool (*usable)(const cpu_features *features);    /* by the processor alone */
+    bool (*preferred)(const cpu_features *features); /* taken unasked; NULL: wherever usable */
+    const cpu_matmul_ops *matmul;
+    const cpu_row_ops *row; /* NULL, as the next: none of its own */
+    const cpu_attend_ops *attend;
+} cpu_level;
+
+/* Slowest first, until NULL. */
+const cpu_level *cpu_level_at(int index);
+/* The level of that name, or the best one for NULL; QP_BAD_ARGUMENT names those that this machine has. */
+qp_status cpu_level_find(int *index, const char *name, const cpu_features *features, qp_error *err);
+
+/* ---- the device ---- */
+
+enum { CPU_SCRATCH_BYTES = 1 << 20 }; /* every worker has at least so much, 64-byte aligned, for the op it is in */
+
+typedef struct cpu_device {
+    device head; /* first: a device * is a cpu_device * */
+    qp_log log;
+    pool *pool;
+    cpu_matmul_ops matmul;
+    cpu_row_ops row;
+    cpu_attend_ops attend;
+    uint8_t *scratch; /* [threads][scratch_bytes] */
+    size_t scratch_bytes;
+    uint8_t *packed; /* activations as the matrix kernels want them */
+    size_t packed_bytes;
+    int max_rows; /* what reserve was asked for */
+    int64_t max_in;
+} cpu_device;
+
+static inline cpu_device *cpu_of(device *d) { return (cpu_device *)d; }
+static inline void *cpu_scratch(const cpu_device *c, int worker) {
+    return c->scratch + (size_t)worker * c->scratch_bytes;
+}
+
+qp_status cpu_open(device **out, const dev_options *options, qp_error *err);
+
+/* cpu_matmul.c */
+void cpu_matmul(device *d, const matmul_args *a);
+qp_status cpu_matmul_reserve(cpu_device *c, int max_rows, int64_t max_in, qp_error *err);
+/* Small random products through `level`'s kernels and through ref's: false if they disagree. */
+bool cpu_matmul_check(const cpu_matmul_ops *ops);
+/* cpu_rows.c */
+void cpu_embed(device *d, const embed_args *a);
+void cpu_norm(device *d, const norm_args *a);
+void cpu_gate(device *d, const gate_args *a);
+/* cpu_attend.c */
+void cpu_rope_store(device *d, const rope_store_args *a);
+void cpu_attend(device *d, const attend_args *a);
+
+#endif
