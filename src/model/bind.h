@@ -1,0 +1,41 @@
+/* bind.h — the weights of a model on its device, found by slot and layer. */
+#ifndef MODEL_BIND_H
+#define MODEL_BIND_H
+
+#include "arch.h"
+
+/* A matrix or a vector, or neither where the model has none. */
+typedef struct bound {
+    dev_weight matrix;
+    float *vector; /* device memory [n] */
+    int64_t n;
+} bound;
+
+/* Where weights come from. `fetch` fills a matrix [rows, cols] ([rows, 1] for a vector) whose bytes live as long as
+ * the weights; the name is for errors. */
+typedef struct weight_source {
+    qp_status (*fetch)(void *user, const slot_row *row, int layer, int64_t rows, int64_t cols, quant_matrix *out,
+                       qp_error *err);
+    void *user;
+    void (*progress)(void *user, double done, double total); /* NULL: none */
+    void *progress_user;
+} weight_source;
+
+typedef struct weights {
+    device *dev;
+    int n_layers;
+    bound *slots; /* [n_layers + 1][SLOT_COUNT]; the last row holds what is not per layer */
+    uint64_t bytes, n_parameters, embed_bytes;
+} weights;
+
+qp_status weights_bind(weights *out, device *dev, const arch_row *arch, const model_shape *shape,
+                       const weight_source *source, qp_error *err);
+void weights_close(weights *w);
+/* layer is ignored for slots that are not per layer. NULL where the model has none. */
+const dev_weight *weights_matrix(const weights *w, slot s, int layer);
+const float *weights_vector(const weights *w, slot s, int layer);
+
+/* The source that reads a checkpoint. */
+weight_source bind_from_checkpoint(const checkpoint *c);
+
+#endif

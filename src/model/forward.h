@@ -1,0 +1,31 @@
+/* forward.h — one step of a model: ids and pages in, logits out. */
+#ifndef MODEL_FORWARD_H
+#define MODEL_FORWARD_H
+
+#include "plan.h"
+#include "step.h"
+
+/* Scratch of the steps of one model. One thread at a time. */
+typedef struct forward {
+    device *dev;
+    const model_shape *shape;
+    const weights *weights;
+    const plan *plan;
+    int max_rows;
+    float *buffers[BUF_COUNT]; /* device memory, [max_rows][plan->width] */
+    float *picked, *logits;    /* device memory: rows of a block of logits before and after the head */
+    float *cos[SHAPE_MAX_ROPES], *sin[SHAPE_MAX_ROPES]; /* device memory, [max_rows][rot_dims / 2] */
+    float *host_cos, *host_sin, *inv_freq;              /* [max_rows][rot_dims / 2] twice, [rot_dims / 2] */
+    int64_t *positions;                                 /* [max_rows] */
+} forward;
+
+qp_status forward_open(forward *out, device *dev, const model_shape *shape, const weights *w, const plan *p,
+                       int max_rows, qp_error *err);
+void forward_close(forward *f);
+/* Bytes of scratch per row of a step, for plans of memory. */
+size_t forward_row_bytes(const model_shape *shape, const plan *p);
+/* Writes logits [n_logit_rows][vocabulary] to host memory when the device has finished. The step's ids must be in the
+ * vocabulary and its rows at most max_rows. */
+qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error *err);
+
+#endif

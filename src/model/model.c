@@ -1,0 +1,102 @@
+/* model.c — opens a model on a device: config, checkpoint, weights, plan, scratch, in that order.
+ *
+ * Called by api/. Everything is checked before it returns; one cleanup path. */
+#include "model.h"
+#include "rope.h"
+#include "base/file.h"
+#include "base/mem.h"
+
+static qp_status override_rope(model *m, const model_options *o, qp_error *err) {
+    if (o->rope_scale == 0 && o->rope_alpha == 0 && o->rope_yarn == 0) return QP_OK;
+    for (int i = 0; i < m->shape.n_ropes; i++)
+        ERR_TRY(rope_override(&m->shape.ropes[i], m->shape.rot_dims, o->rope_scale, o->rope_alpha, o->rope_yarn, err));
+    return QP_OK;
+}
+
+static qp_status read_config(model *m, const char *folder, qp_error *err) {
+    hfconfig *config;
+    ERR_TRY(hfconfig_open(&config, folder, err));
+    qp_status status = shape_read(&m->shape, &m->arch, config, err);
+    if (status == QP_OK) status = hfconfig_generation(config, folder, &m->ids, &m->sampling, err);
+    hfconfig_close(config);
+    return status;
+}
+
+/* What both kinds of model have in common, once the shape is known. */
+static qp_status finish_open(model *m, weight_source source, const model_options *o, qp_error *err) {
+    source.progress = o->progress;
+    source.progress_user = o->progress_user;
+    ERR_TRY(override_rope(m, o, err));
+    ERR_TRY(dev_open(&m->dev, &o->device, err));
+    ERR_TRY(weights_bind(&m->weights, m->dev, m->arch, &m->shape, &source, err));
+    ERR_TRY(plan_make(&m->plan, &m->shape, &m->weights, err));
+    return forward_open(&m->forward, m->dev, &m->shape, &m->weights, &m->plan, MODEL_MAX_ROWS, err);
+}
+
+static model *new_model(qp_error *err) {
+    model *m = MEM_NEW(model);
+    if (!m)
+        err_no_memory(err, sizeof *m, "a model");
+    else
+        pthread_mutex_init(&m->step_lock, NULL);
+    return m;
+}
+
+static qp_status open_folder(model *m, const char *folder, const model_options *o, qp_error *err) {
+    if (!file_is_folder(folder))
+        return err_set(err, file_exists(folder) ? QP_BAD_ARGUMENT : QP_NO_FILE, 0,
+                       "%s: %s, a model folder in Hugging Face layout is needed", folder,
+                       file_exists(folder) ? "is not a folder" : "there is no such folder");
+    ERR_TRY(read_config(m, folder, err));
+    ERR_TRY(checkpoint_open(&m->checkpoint, folder, err));
+    return finish_open(m, bind_from_checkpoint(m->checkpoint), o, err);
+}
+
+static qp_status open_random(model *m, const char *shape, const char *format, uint64_t seed, const model_options *o,
+                             qp_error *err) {
+    m->ids = (hf_ids){.bos = -1, .pad = -1};
+    ERR_TRY(synth_shape(&m->shape, &m->arch, shape, err));
+    ERR_TRY(synth_open(&m->synth, format, seed, err));
+    return finish_open(m, synth_source(&m->synth), o, err);
+}
+
+static qp_status give_out(model **out, model *m, qp_status status) {
+    if (status != QP_OK) {
+        model_close(m);
+        m = NULL;
+    }
+    *out = m;
+    return status;
+}
+
+qp_status model_open(model **out, const char *folder, const model_options *options, qp_error *err) {
+    *out = NULL;
+    model *m = new_model(err);
+    return m ? give_out(out, m, open_folder(m, folder, options, err)) : QP_NO_MEMORY;
+}
+
+qp_status model_synthesize(model **out, const char *shape, const char *format, uint64_t seed,
+                           const model_options *options, qp_error *err) {
+    *out = NULL;
+    model *m = new_model(err);
+    return m ? give_out(out, m, open_random(m, shape, format, seed, options, err)) : QP_NO_MEMORY;
+}
+
+void model_close(model *m) {
+    if (!m) return;
+    forward_close(&m->forward);
+    plan_free(&m->plan);
+    weights_close(&m->weights);
+    if (m->dev) dev_close(m->dev);
+    synth_close(&m->synth);
+    if (m->checkpoint) checkpoint_close(m->checkpoint);
+    pthread_mutex_destroy(&m->step_lock);
+    mem_free(m);
+}
+
+qp_status model_step(model *m, const step_input *in, float *logits, qp_error *err) {
+    pthread_mutex_lock(&m->step_lock);
+    const qp_status status = forward_step(&m->forward, in, logits, err);
+    pthread_mutex_unlock(&m->step_lock);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* model.h — a model opened on a device: shape, weights, plan and the scratch of its steps. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "forward.h"
+#include "synth.h"
+#include <pthread.h>
+
+enum { MODEL_MAX_ROWS = 512 }; /* rows of one step */
+
+typedef struct model {
+    model_shape shape;
+    const arch_row *arch;
+    device *dev;
+    checkpoint *checkpoint; /* NULL: synthetic */
+    synth synth;
+    weights weights;
+    plan plan;
+    forward forward;
+    pthread_mutex_t step_lock; /* one step at a time */
+    hf_ids ids;
+    hf_sampling sampling;
+} model;
+
+typedef struct model_options {
+    dev_options device;
+    double rope_scale, rope_alpha, rope_yarn;
+    void (*progress)(void *user, double done, double total);
+    void *progress_user;
+} model_options;
+
+qp_status model_open(model **out, const char *folder, const model_options *options, qp_error *err);
+qp_status model_synthesize(model **out, const char *shape, const char *format, uint64_t seed,
+                           const model_options *options, qp_error *err);
+void model_close(model *m);
+/* forward_step under the lock. */
+qp_status model_step(model *m, const step_input *in, float *logits, qp_error *err);
+
+#endif

@@ -1,0 +1,19 @@
+/* step.h — what one step of the model is asked to compute: filled by gen/, read by forward.c. */
+#ifndef MODEL_STEP_H
+#define MODEL_STEP_H
+
+#include "dev/dev.h"
+
+typedef struct step_input {
+    int n_rows;
+    const int32_t *ids; /* [n_rows] */
+    int n_spans;
+    const row_span *spans;        /* [n_spans]: cover rows 0 .. n_rows-1 in order */
+    const uint64_t *rope_lengths; /* [n_spans]: tokens of the whole sequence (dynamic NTK and longrope look at it): all
+                                     of a prompt, however it is cut into steps */
+    int n_logit_rows;
+    const int32_t *logit_rows; /* [n_logit_rows], ascending: rows whose logits are wanted */
+    const kv_view *kv;         /* [n_layers] */
+} step_input;
+
+#endif

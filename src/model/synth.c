@@ -1,0 +1,171 @@
+/* synth.c — random weights in memory: a table of well-known shapes and a fast fill.
+ *
+ * Called by model.c. Values are +-(1 + m/128) * 2^e with a random sign and mantissa, e chosen by the row length, so
+ * that a forward pass neither overflows nor fades; all formats get the same values. */
+#include "synth.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- shapes ---- */
+
+static const struct known {
+    const char *name, *architecture;
+    int layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, context;
+    double theta;
+    bool tied;
+} shapes[] = {
+    {"tiny", "LlamaForCausalLM", 2, 64, 4, 2, 16, 96, 512, 512, 1e4, true},
+    {"tinyllama-1.1b", "LlamaForCausalLM", 22, 2048, 32, 4, 64, 5632, 32000, 2048, 1e4, false},
+    {"llama2-7b", "LlamaForCausalLM", 32, 4096, 32, 32, 128, 11008, 32000, 4096, 1e4, false},
+    {"llama3-8b", "LlamaForCausalLM", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5, false},
+    {"llama3.2-1b", "LlamaForCausalLM", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5, true},
+    {"mistral-7b", "MistralForCausalLM", 32, 4096, 32, 8, 128, 14336, 32768, 32768, 1e6, false},
+    {"qwen2.5-0.5b", "Qwen2ForCausalLM", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6, true},
+    {"qwen2.5-7b", "Qwen2ForCausalLM", 28, 3584, 28, 4, 128, 18944, 152064, 32768, 1e6, false},
+    {"qwen3-0.6b", "Qwen3ForCausalLM", 28, 1024, 16, 8, 128, 3072, 151936, 40960, 1e6, true},
+    {"qwen3-8b", "Qwen3ForCausalLM", 36, 4096, 32, 8, 128, 12288, 151936, 40960, 1e6, false},
+};
+
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+const char *synth_shape_name(int index) { return index >= 0 && index < N_SHAPES ? shapes[index].name : NULL; }
+
+static qp_status unknown_shape(const char *name, qp_error *err) {
+    char list[256] = "";
+    for (int i = 0; i < N_SHAPES; i++) {
+        const size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", shapes[i].name);
+    }
+    return err_set(err, QP_BAD_ARGUMENT, 0, "shape \"%s\" is not known; known are %s", name, list);
+}
+
+qp_status synth_shape(model_shape *out, const arch_row **arch, const char *name, qp_error *err) {
+    const struct known *k = shapes;
+    while (k < shapes + N_SHAPES && strcmp(k->name, name)) k++;
+    if (k == shapes + N_SHAPES) return unknown_shape(name, err);
+    *arch = arch_find(k->architecture);
+    if (!*arch) return err_set(err, QP_INTERNAL, 0, "shape \"%s\": no architecture %s", name, k->architecture);
+    *out = (model_shape){
+        .n_layers = k->layers,
+        .hidden = k->hidden,
+        .n_heads = k->heads,
+        .n_kv_heads = k->kv_heads,
+        .head_dim = k->head_dim,
+        .ffn = k->ffn,
+        .vocabulary = k->vocabulary,
+        .trained_context = k->context,
+        .rot_dims = k->head_dim,
+        .norm_eps = 1e-5f,
+        .attention_scale = 1 / sqrtf((float)k->head_dim),
+        .act = ACT_SILU,
+        .qkv_bias = (*arch)->has_qkv_bias,
+        .qk_norm = (*arch)->has_qk_norm,
+        .tied = k->tied,
+        .n_ropes = 1,
+        .ropes = {{.kind = HF_ROPE_DEFAULT, .theta = k->theta, .partial = 1, .max_positions = k->context}}};
+    snprintf(out->architecture, sizeof out->architecture, "%s", k->architecture);
+    arch_layers_alike(out, 0);
+    return shape_check(out, name, err);
+}
+
+/* ---- weights ---- */
+
+qp_status synth_open(synth *out, const char *format, uint64_t seed, qp_error *err) {
+    *out = (synth){.type = quant_find(format), .seed = seed};
+    if (out->type) return QP_OK;
+    return err_set(err, QP_BAD_ARGUMENT, 0, "format \"%s\" is not known; known are f32, f16 and bf16", format);
+}
+
+void synth_close(synth *s) {
+    for (int i = 0; i < s->n_blocks; i++) mem_big_free(s->blocks[i].memory, s->blocks[i].bytes);
+    mem_free(s->blocks);
+    *s = (synth){0};
+}
+
+/* Zero-filled memory that lives as long as the synth. */
+static void *take_block(synth *s, size_t bytes, qp_error *err) {
+    if (s->n_blocks == s->capacity) {
+        const int capacity = s->capacity ? 2 * s->capacity : 64;
+        void *blocks = mem_resize(s->blocks, (size_t)capacity, sizeof *s->blocks);
+        if (!blocks) return err_no_memory(err, 0, "the list of weights"), NULL;
+        s->blocks = blocks;
+        s->capacity = capacity;
+    }
+    void *memory = mem_big(bytes);
+    if (!memory) return err_no_memory(err, bytes, "random weights"), NULL;
+    s->blocks[s->n_blocks].memory = memory;
+    s->blocks[s->n_blocks++].bytes = bytes;
+    return memory;
+}
+
+/* xorshift64* (Vigna 2014): a few bytes a cycle, good enough for values whose only job is to be unlike. */
+static uint64_t next_random(uint64_t *state) {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * 0x2545F4914F6CDD1Dull;
+}
+
+/* One value a 16-bit lane: sign and the 7 highest bits of the mantissa random, exponent given. */
+static void fill_bf16(uint16_t *out, size_t n, int exponent, uint64_t seed) {
+    const uint64_t fixed = (uint64_t)(127 + exponent) << 7, pattern = fixed * 0x0001000100010001ull;
+    uint64_t state = seed | 1;
+    for (size_t i = 0; i < n; i += 4) {
+        const uint64_t four = (next_random(&state) & 0x807F807F807F807Full) | pattern;
+        memcpy(out + i, &four, (n - i < 4 ? n - i : 4) * sizeof(uint16_t));
+    }
+}
+
+/* The same values in the format that is wanted. */
+static void fill(void *out, const quant_type *type, size_t n, int exponent, uint64_t seed) {
+    if (type->id == QUANT_BF16) {
+        fill_bf16(out, n, exponent, seed);
+        return;
+    }
+    uint16_t chunk[1024];
+    for (size_t at = 0; at < n; at += 1024) {
+        const size_t count = n - at < 1024 ? n - at : 1024;
+        fill_bf16(chunk, count, exponent, seed + at * 0x9E3779B97F4A7C15ull);
+        for (size_t i = 0; i < count; i++) {
+            const float value = quant_bf16_to_f32(chunk[i]);
+            if (type->id == QUANT_F32)
+                ((float *)out)[at + i] = value;
+            else
+                ((uint16_t *)out)[at + i] = quant_f32_to_f16(value);
+        }
+    }
+}
+
+static bool is_norm(slot s) {
+    return s == SLOT_ATTN_NORM || s == SLOT_FFN_NORM || s == SLOT_FINAL_NORM || s == SLOT_Q_NORM || s == SLOT_K_NORM;
+}
+
+static qp_status fetch_vector(synth *s, const slot_row *row, int64_t rows, quant_matrix *out, qp_error *err) {
+    float *values = take_block(s, (size_t)rows * sizeof(float), err);
+    if (!values) return QP_NO_MEMORY;
+    for (int64_t i = 0; i < rows; i++) values[i] = is_norm(row->slot) ? 1 : 0;
+    *out = (quant_matrix){quant_type_of(QUANT_F32), rows, 1, {values}, {(size_t)rows * sizeof(float)}};
+    return QP_OK;
+}
+
+static qp_status fetch_random(void *user, const slot_row *row, int layer, int64_t rows, int64_t cols, quant_matrix *out,
+                              qp_error *err) {
+    synth *s = user;
+    size_t bytes;
+    if (row->cols == DIM_NONE) return fetch_vector(s, row, rows, out, err);
+    if (!s->type->bytes(&bytes, rows, cols))
+        return err_set(err, QP_TOO_LARGE, 0, "%s: its size overflows", slot_name(row->slot));
+    void *memory = take_block(s, bytes, err);
+    if (!memory) return QP_NO_MEMORY;
+    const int exponent = row->slot == SLOT_EMBED ? -1 : -(int)lround(0.5 * log2((double)cols) + 0.58);
+    const uint64_t seed =
+        (s->seed + 1) * 0x9E3779B97F4A7C15ull + ((uint64_t)layer << 8 | (uint64_t)row->slot) * 0xD1B54A32D192ED03ull;
+    fill(memory, s->type, (size_t)rows * (size_t)cols, exponent, seed);
+    *out = (quant_matrix){s->type, rows, cols, {memory}, {bytes}};
+    return QP_OK;
+}
+
+weight_source synth_source(synth *s) { return (weight_source){.fetch = fetch_random, .user = s}; }
