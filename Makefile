@@ -16,7 +16,9 @@ define make-kind
 @rm -f $(2).log
 @cmake --build $(2) $(if $(3),--target $(3))
 endef
-test-kind = @cd $(1) && ctest --output-on-failure -j $$(nproc) $(if $(NAME),-R '$(NAME)',$(2))
+# $(call test-kind,FOLDER,SELECTION)
+test-kind = @tools/fixed_addresses.sh ctest --test-dir $(1) --output-on-failure -j $$(nproc) \
+  $(if $(NAME),-R '$(NAME)',$(2))
 
 help: ## this list
 	@echo "quipu: a local engine for large language models. Begin with 'make demo'."
