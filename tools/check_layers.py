@@ -77,7 +77,7 @@ def strip_comments(text):
 def sources(root):
     for folder, _, names in os.walk(os.path.join(root, "src")):
         for name in sorted(names):
-            if name.endswith((".c", ".h", ".cu", ".cuh")):
+            if name.endswith((".c", ".h", ".inc", ".cu", ".cuh")):
                 yield os.path.relpath(os.path.join(folder, name), root)
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 COLUMNS = 120
-CODE = (".c", ".h", ".cu", ".cuh")
+CODE = (".c", ".h", ".inc", ".cu", ".cuh")
 WIDE = CODE + (".py", ".sh", ".cmake", "CMakeLists.txt")
 # Names that each folder may have one of.
 SHARED_NAMES = {"README.md", "CMakeLists.txt", "config.json", "tokenizer.json", "generation_config.json",

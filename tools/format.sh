@@ -16,7 +16,7 @@ if [ "$found" != "$version" ]; then
     echo "SKIP: clang-format $found is here, the layout is that of version $version"
     exit 77
 fi
-mapfile -t files < <(git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | sort -u)
+mapfile -t files < <(git ls-files -co --exclude-standard '*.c' '*.h' '*.inc' '*.cu' '*.cuh' | sort -u)
 if [ "${1:-}" != --check ]; then
     "$tool" -i "${files[@]}"
     echo "format: ${#files[@]} files"

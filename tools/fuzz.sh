@@ -26,9 +26,9 @@ for target in "${targets[@]}"; do
     mkdir -p "$build/artefacts" "$build/corpus/$name"
     log=$build/artefacts/$name.log
     # One input may take a second; the memory limit is what a hostile file must not exceed.
-    if tools/fixed_addresses.sh "$build/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=1 \
-        -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1 -artifact_prefix="$build/artefacts/$name-" "$build/corpus/$name" "tests/fuzz/seeds/$name" \
-        >"$log" 2>&1; then
+    options=(-max_total_time="$seconds" -timeout=1 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1
+        -artifact_prefix="$build/artefacts/$name-" "$build/corpus/$name" "tests/fuzz/seeds/$name")
+    if tools/fixed_addresses.sh "$build/fuzz/fuzz_$name" "${options[@]}" >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
         echo "[       OK ] fuzz_$name: ${runs:-?} inputs in $seconds s"
     else

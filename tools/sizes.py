@@ -36,7 +36,7 @@ def main():
     files, found = [], []
     for folder, _, names in os.walk(os.path.join(root, "src")):
         for name in names:
-            if name.endswith((".c", ".h", ".cu", ".cuh")):
+            if name.endswith((".c", ".h", ".inc", ".cu", ".cuh")):
                 path = os.path.join(folder, name)
                 text = pathlib.Path(path).read_text(encoding="utf-8")
                 files.append((text.count("\n"), os.path.relpath(path, root)))
