@@ -1,0 +1,161 @@
+/* seq.c — sequences and the pages they hold; feeds cut into steps of the model.
+ *
+ * Called by job.c and by the evaluation calls of api/. A step takes rows of the feeds in order until it is full, so a
+ * long prompt becomes several steps and many single tokens become one. */
+#include "seq.h"
+#include "base/mem.h"
+#include <limits.h>
+
+/* ---- room ---- */
+
+kv_type seq_kv_type(const model *m, qp_cache_type type) {
+    if (type == QP_CACHE_DEFAULT) return m->dev->exact ? KV_F32 : KV_F16;
+    return type == QP_CACHE_FP32 ? KV_F32 : KV_F16;
+}
+
+qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type type, qp_error *err) {
+    *out = (seq_room){.model = m};
+    const uint64_t pages = tokens / DEV_PAGE_TOKENS + (tokens % DEV_PAGE_TOKENS != 0);
+    if (!tokens || pages > INT_MAX / 2)
+        return err_set(err, QP_BAD_ARGUMENT, 0, "cache of %llu tokens, allowed are 1 to %llu",
+                       (unsigned long long)tokens, (unsigned long long)(INT_MAX / 2) * DEV_PAGE_TOKENS);
+    const model_shape *s = &m->shape;
+    const store_shape shape = {s->n_layers, s->n_kv_heads, s->head_dim, seq_kv_type(m, type)};
+    ERR_TRY(store_open(&out->store, m->dev, &shape, (int)pages, err));
+    const qp_status status = pages_open(&out->pages, (int)pages, err);
+    if (status != QP_OK) store_close(&out->store);
+    return status;
+}
+
+void seq_room_close(seq_room *room) {
+    pages_close(&room->pages);
+    store_close(&room->store);
+}
+
+uint64_t seq_room_tokens(const seq_room *room) { return (uint64_t)room->pages.n_pages * DEV_PAGE_TOKENS; }
+
+/* ---- sequences ---- */
+
+void seq_open(seq *out, seq_room *room) { *out = (seq){.room = room}; }
+
+void seq_close(seq *s) {
+    seq_rewind(s, 0);
+    mem_free(s->pages);
+    *s = (seq){0};
+}
+
+static int pages_for(int64_t tokens) { return (int)((tokens + DEV_PAGE_TOKENS - 1) / DEV_PAGE_TOKENS); }
+
+qp_status seq_reserve(seq *s, int64_t tokens, qp_error *err) {
+    const page_table *table = &s->room->pages;
+    if ((uint64_t)tokens > seq_room_tokens(s->room))
+        return err_set(err, QP_TOO_LARGE, 0, "%lld tokens do not fit into a cache of %llu tokens", (long long)tokens,
+                       (unsigned long long)seq_room_tokens(s->room));
+    const int more = pages_for(tokens) - s->n_pages;
+    if (more <= 0) return QP_OK;
+    if (s->n_pages + more > s->capacity) {
+        const int capacity = 2 * (s->n_pages + more);
+        int32_t *pages = mem_resize(s->pages, (size_t)capacity, sizeof *pages);
+        if (!pages) return err_no_memory(err, 0, "a list of pages");
+        s->pages = pages;
+        s->capacity = capacity;
+    }
+    if (!pages_take(&s->room->pages, more, s->pages + s->n_pages))
+        return err_set(err, QP_BUSY, 0, "%d pages of the cache are needed, %d of %d are free", more, table->n_free,
+                       table->n_pages);
+    s->n_pages += more;
+    return QP_OK;
+}
+
+void seq_rewind(seq *s, int64_t length) {
+    const int keep = pages_for(length);
+    if (keep < s->n_pages) {
+        pages_give(&s->room->pages, s->n_pages - keep, s->pages + keep);
+        s->n_pages = keep;
+    }
+    s->length = length;
+}
+
+/* ---- feeding ---- */
+
+typedef struct step_rows {
+    int32_t ids[MODEL_MAX_ROWS], logit_rows[MODEL_MAX_ROWS];
+    row_span spans[MODEL_MAX_ROWS];
+    uint64_t rope_lengths[MODEL_MAX_ROWS];
+    step_input in;
+} step_rows;
+
+/* Takes as many of the feed's ids from `done` on as the step has room for; returns how many. */
+static size_t add_rows(step_rows *step, const seq_feed *feed, size_t done, uint64_t rope_length) {
+    step_input *in = &step->in;
+    const size_t room = (size_t)(MODEL_MAX_ROWS - in->n_rows), left = feed->count - done;
+    const int n = (int)(left < room ? left : room);
+    step->spans[in->n_spans] = (row_span){in->n_rows, n, feed->seq->length, feed->seq->pages};
+    step->rope_lengths[in->n_spans++] = rope_length;
+    for (int i = 0; i < n; i++) {
+        const size_t at = done + (size_t)i;
+        if (at + feed->last >= feed->count) step->logit_rows[in->n_logit_rows++] = in->n_rows;
+        step->ids[in->n_rows++] = feed->ids[at];
+    }
+    feed->seq->length += n;
+    return (size_t)n;
+}
+
+static qp_status run_step(step_rows *step, model *m, const kv_view *kv, float **logits, qp_error *err) {
+    step->in.ids = step->ids;
+    step->in.spans = step->spans;
+    step->in.rope_lengths = step->rope_lengths;
+    step->in.logit_rows = step->logit_rows;
+    step->in.kv = kv;
+    const qp_status status = model_step(m, &step->in, *logits, err);
+    if (step->in.n_logit_rows) *logits += (size_t)step->in.n_logit_rows * (size_t)m->shape.vocabulary;
+    step->in = (step_input){0};
+    return status;
+}
+
+static qp_status run_all(step_rows *step, const seq_feed *feeds, int n_feeds, float *logits, qp_error *err) {
+    seq_room *room = feeds[0].seq->room;
+    for (int i = 0; i < n_feeds; i++) {
+        const uint64_t after = (uint64_t)feeds[i].seq->length + feeds[i].count;
+        const uint64_t rope_length = feeds[i].rope_length ? feeds[i].rope_length : after;
+        for (size_t done = 0; done < feeds[i].count;) {
+            done += add_rows(step, &feeds[i], done, rope_length);
+            if (step->in.n_rows == MODEL_MAX_ROWS)
+                ERR_TRY(run_step(step, room->model, room->store.views, &logits, err));
+        }
+    }
+    return step->in.n_rows ? run_step(step, room->model, room->store.views, &logits, err) : QP_OK;
+}
+
+static qp_status check_feed(const seq_feed *feed, qp_error *err) {
+    const int n = feed->seq->room->model->shape.vocabulary;
+    for (size_t i = 0; i < feed->count; i++)
+        if (feed->ids[i] < 0 || feed->ids[i] >= n)
+            return err_set(err, QP_BAD_ARGUMENT, i, "token %zu is %d, the vocabulary has the ids 0 to %d", i + 1,
+                           feed->ids[i], n - 1);
+    if (feed->last > feed->count)
+        return err_set(err, QP_BAD_ARGUMENT, 0, "logits of the last %zu of %zu tokens were asked for", feed->last,
+                       feed->count);
+    return seq_reserve(feed->seq, feed->seq->length + (int64_t)feed->count, err);
+}
+
+/* Takes back what feeds 0 .. n-1 have done. */
+static void undo(const seq_feed *feeds, const int64_t *before, int n) {
+    for (int i = 0; i < n; i++) seq_rewind(feeds[i].seq, before[i]);
+}
+
+qp_status seq_run(const seq_feed *feeds, int n_feeds, float *logits, qp_error *err) {
+    step_rows *step = MEM_NEW(step_rows);
+    int64_t *before = mem_array((size_t)n_feeds, sizeof *before);
+    qp_status status = step && before ? QP_OK : err_no_memory(err, sizeof *step, "a step");
+    int n = 0;
+    for (; status == QP_OK && n < n_feeds; n++) {
+        before[n] = feeds[n].seq->length;
+        status = check_feed(&feeds[n], err);
+    }
+    if (status == QP_OK) status = run_all(step, feeds, n_feeds, logits, err);
+    if (status != QP_OK && before) undo(feeds, before, n);
+    mem_free(step);
+    mem_free(before);
+    return status;
+}

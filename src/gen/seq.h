@@ -1,0 +1,49 @@
+/* seq.h — sequences of tokens that share one store of pages. */
+#ifndef GEN_SEQ_H
+#define GEN_SEQ_H
+
+#include "cache/pages.h"
+#include "cache/store.h"
+#include "model/model.h"
+
+/* The memory that sequences of one model share; lives until the last of them is closed. */
+typedef struct seq_room {
+    model *model;
+    kv_store store;
+    page_table pages;
+} seq_room;
+
+typedef struct seq {
+    seq_room *room;
+    int32_t *pages; /* [n_pages] */
+    int n_pages, capacity;
+    int64_t length; /* tokens whose keys and values are in the pages */
+} seq;
+
+/* Rounds up to whole pages. exact: the type that QP_CACHE_DEFAULT stands for. */
+qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type type, qp_error *err);
+void seq_room_close(seq_room *room);
+uint64_t seq_room_tokens(const seq_room *room);
+kv_type seq_kv_type(const model *m, qp_cache_type type);
+
+void seq_open(seq *out, seq_room *room);
+/* Gives the pages back. */
+void seq_close(seq *s);
+/* Pages for a length of `tokens`; QP_BUSY if others hold the pages, QP_TOO_LARGE if there are not that many at all. */
+qp_status seq_reserve(seq *s, int64_t tokens, qp_error *err);
+/* Forgets the tokens from `length` on and gives their pages back. */
+void seq_rewind(seq *s, int64_t length);
+
+/* Ids that are fed to a sequence, of which the logits of the last `last` are wanted. */
+typedef struct seq_feed {
+    seq *seq;
+    const int32_t *ids;
+    size_t count, last;
+    uint64_t rope_length; /* tokens of the whole prompt; 0: as many as the sequence has after this feed */
+} seq_feed;
+
+/* Cuts the feeds into steps of at most MODEL_MAX_ROWS rows and runs them. logits [sum of last][vocabulary]. On failure
+ * the sequences are as before. */
+qp_status seq_run(const seq_feed *feeds, int n_feeds, float *logits, qp_error *err);
+
+#endif
