@@ -142,6 +142,21 @@ def put_properties():
     put_array("uint16_t", "uni_stage1", stage1)
     put_array("uint8_t", "uni_stage2", stage2, 32)
     put_array("uint64_t", "uni_records", list(records), 6, "0x%xu")
+    put_young(category)
+
+
+def put_young(category):
+    """Assigned in the reference, not yet in Unicode 14: general regular-expression libraries may lack them."""
+    assert unicodedata.unidata_version == "14.0.0", "run with a Python that has Unicode 14 (3.11)"
+    young = [c for c in ALL if category[c] != "Cn" and unicodedata.category(chr(c)) == "Cn"]
+    ranges = []
+    for c in young:
+        if ranges and ranges[-1][1] == c - 1:
+            ranges[-1][1] = c
+        else:
+            ranges.append([c, c])
+    print(f"const int uni_n_young = {len(ranges)};")
+    put_array("uint32_t", "uni_young", [x for r in ranges for x in r], 14, "0x%x")
 
 
 def put_scripts():

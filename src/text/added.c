@@ -138,15 +138,28 @@ bool added_insert(added_trie *t, span text, int token) {
     return true;
 }
 
+static qp_status set_shown(added *a, added_token *token, span text, qp_error *err) {
+    token->shown = token->content;
+    if (!span_equal(text, token->content)) {
+        const char *copy = arena_text(&a->texts, text.at, text.bytes);
+        if (!copy) return err_no_memory(err, text.bytes, "added tokens");
+        token->shown = (span){copy, text.bytes};
+    }
+    const added_token *same = added_by_text(a, token->shown);
+    token->is_hidden = same && same->special;
+    return QP_OK;
+}
+
 /* Special tokens go first: of two that normalise to the same text, the reference's order decides. */
 qp_status added_finish(added *a, added_normalize *normalize, void *context, qp_error *err) {
     for (int i = 0; i < a->n * 2; i++) {
-        const added_token *token = &a->tokens[i % a->n];
+        added_token *token = &a->tokens[i % a->n];
         if (token->special != (i < a->n)) continue;
         span text = token->content;
         if (token->normalized) ERR_TRY(normalize(context, token->content, &text, err));
         if (!added_insert(token->normalized ? &a->normalized : &a->raw, text, i % a->n))
             return err_no_memory(err, text.bytes * sizeof(added_node), "added tokens");
+        ERR_TRY(set_shown(a, token, text, err));
     }
     return QP_OK;
 }

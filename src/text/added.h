@@ -12,6 +12,10 @@ typedef struct added_token {
     span content; /* in the set's arena */
     int32_t id;
     bool single_word, lstrip, rstrip, normalized, special;
+    /* Set by added_finish: what decoders see (the normalised content, if it is matched so), and whether skip_special
+     * hides it: only if a special token has this very text, as in the reference. */
+    span shown;
+    bool is_hidden;
 } added_token;
 
 typedef struct added_node {

@@ -1,30 +1,34 @@
-/* post.c — post-processors: the special tokens that stand around an encoded text. */
+/* post.c — post-processors: the special tokens that stand around an encoded text.
+ *
+ * The reference hands a list of parts from one processor to the next: a template makes one part of each of its items,
+ * and a second template takes two parts for a pair of texts. All that depends on the file alone, so the row of ids is
+ * worked out while loading. */
 #include "post.h"
 
 #define WHERE "tokenizer.json: post_processor"
 
-static qp_status add_step(post *p, idvec **out, qp_error *err) {
-    *out = &p->steps[0];
-    if (p->n == POST_MAX_STEPS) return err_set(err, QP_TOO_LARGE, 0, WHERE ": more than %d steps", POST_MAX_STEPS);
-    *out = &p->steps[p->n++];
+enum { MAX_PARTS = 64 };
+
+typedef struct parts {
+    idvec at[MAX_PARTS];
+    int n;
+} parts;
+
+static void free_parts(parts *p) {
+    for (int i = 0; i < p->n; i++) idvec_free(&p->at[i]);
+    p->n = 0;
+}
+
+static qp_status new_part(parts *p, idvec **out, qp_error *err) {
+    *out = &p->at[0];
+    if (p->n == MAX_PARTS) return err_set(err, QP_TOO_LARGE, 0, WHERE ": more than %d parts", MAX_PARTS);
+    *out = &p->at[p->n++];
+    **out = (idvec){0};
     return QP_OK;
 }
 
-static qp_status checked(const idvec *step, qp_error *err) {
-    return step->failed ? err_no_memory(err, step->n * sizeof *step->at, WHERE) : QP_OK;
-}
-
-qp_status post_surround(post *p, int32_t first, int32_t last, qp_error *err) {
-    idvec *step;
-    ERR_TRY(add_step(p, &step, err));
-    if (first >= 0) idvec_add(step, first);
-    idvec_add(step, POST_TEXT);
-    if (last >= 0) idvec_add(step, last);
-    return checked(step, err);
-}
-
 /* "SpecialToken": {"id": name}; its ids stand in the template's "special_tokens". */
-static qp_status add_special(idvec *step, const json_t *special, const json_t *all, qp_error *err) {
+static qp_status add_special(idvec *to, const json_t *special, const json_t *all, qp_error *err) {
     const char *name = json_string_value(json_object_get(special, "id"));
     const json_t *ids = name ? json_object_get(json_object_get(all, name), "ids") : NULL;
     if (!json_is_array(ids))
@@ -34,30 +38,39 @@ static qp_status add_special(idvec *step, const json_t *special, const json_t *a
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
             return err_set(err, QP_BAD_FORMAT, 0, WHERE ": an id of \"%.80s\" is %s, expected a small integer", name,
                            json_kind(id));
-        idvec_add(step, (int32_t)json_integer_value(id));
+        idvec_add(to, (int32_t)json_integer_value(id));
     }
     return QP_OK;
 }
 
-static qp_status parse_template(post *p, const json_t *json, qp_error *err) {
-    json_t *single = NULL, *all = NULL;
-    idvec *step;
-    ERR_TRY(json_need(json, "single", WHERE, err));
-    ERR_TRY(json_get_array(json, "single", &single, WHERE, err));
+static qp_status add_item(parts *to, const parts *from, const json_t *item, const json_t *all, qp_error *err) {
+    idvec *part;
+    const json_t *special = json_object_get(item, "SpecialToken");
+    const char *sequence = json_string_value(json_object_get(json_object_get(item, "Sequence"), "id"));
+    ERR_TRY(new_part(to, &part, err));
+    if (special) return add_special(part, special, all, err);
+    const int i = sequence && !strcmp(sequence, "A") ? 0 : sequence && !strcmp(sequence, "B") ? 1 : -1;
+    if (i < 0 || i >= from->n)
+        return err_set(err, QP_UNSUPPORTED, 0,
+                       WHERE ": a template's item is neither a special token nor a text at hand");
+    idvec_add_all(part, from->at[i].at, from->at[i].n);
+    return QP_OK;
+}
+
+static qp_status run_template(parts *p, const json_t *json, qp_error *err) {
+    json_t *items = NULL, *all = NULL;
+    const char *key = p->n == 1 ? "single" : "pair";
+    if (p->n > 2) return err_set(err, QP_UNSUPPORTED, 0, WHERE ": a template for %d parts, known are 1 and 2", p->n);
+    ERR_TRY(json_need(json, key, WHERE, err));
+    ERR_TRY(json_get_array(json, key, &items, WHERE, err));
     ERR_TRY(json_get_object(json, "special_tokens", &all, WHERE, err));
-    ERR_TRY(add_step(p, &step, err));
-    for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *item = json_array_get(single, i), *special = json_object_get(item, "SpecialToken");
-        const char *sequence = json_string_value(json_object_get(json_object_get(item, "Sequence"), "id"));
-        if (special)
-            ERR_TRY(add_special(step, special, all, err));
-        else if (sequence && !strcmp(sequence, "A"))
-            idvec_add(step, POST_TEXT);
-        else
-            return err_set(err, QP_UNSUPPORTED, 0,
-                           WHERE ": item %zu of \"single\" is neither a special token nor sequence A", i);
-    }
-    return checked(step, err);
+    parts made = {0};
+    qp_status status = QP_OK;
+    for (size_t i = 0; i < json_array_size(items) && status == QP_OK; i++)
+        status = add_item(&made, p, json_array_get(items, i), all, err);
+    free_parts(p);
+    *p = made;
+    return status;
 }
 
 /* "sep": ["[SEP]", 102] */
@@ -69,28 +82,40 @@ static qp_status get_pair(const json_t *json, const char *key, int32_t *id, qp_e
     return QP_OK;
 }
 
-static qp_status parse_cls_sep(post *p, const json_t *json, qp_error *err) {
+static void surround(idvec *part, int32_t first, int32_t last) {
+    idvec made = {0};
+    if (first >= 0) idvec_add(&made, first);
+    idvec_add_all(&made, part->at, part->n);
+    if (last >= 0) idvec_add(&made, last);
+    made.failed |= part->failed;
+    idvec_free(part);
+    *part = made;
+}
+
+/* The first part stands between cls and sep; further ones get what `before` says and sep. */
+static qp_status run_cls_sep(parts *p, const json_t *json, bool sep_before, qp_error *err) {
     int32_t cls = -1, sep = -1;
     ERR_TRY(get_pair(json, "cls", &cls, err));
     ERR_TRY(get_pair(json, "sep", &sep, err));
-    return post_surround(p, cls, sep, err);
+    for (int i = 0; i < p->n; i++) surround(&p->at[i], i == 0 ? cls : sep_before ? sep : -1, sep);
+    return QP_OK;
 }
 
-static qp_status parse_nothing(post *p, const json_t *json, qp_error *err) {
-    return QP_OK;
-} /* concerns offsets alone */
+static qp_status run_bert(parts *p, const json_t *json, qp_error *err) { return run_cls_sep(p, json, false, err); }
+static qp_status run_roberta(parts *p, const json_t *json, qp_error *err) { return run_cls_sep(p, json, true, err); }
+static qp_status run_nothing(parts *p, const json_t *json, qp_error *err) { return QP_OK; } /* concerns offsets alone */
 
 static const struct {
     const char *type;
-    qp_status (*parse)(post *p, const json_t *json, qp_error *err);
+    qp_status (*run)(parts *p, const json_t *json, qp_error *err);
 } types[] = {
-    {"TemplateProcessing", parse_template},
-    {"BertProcessing", parse_cls_sep},
-    {"RobertaProcessing", parse_cls_sep},
-    {"ByteLevel", parse_nothing},
+    {"TemplateProcessing", run_template},
+    {"BertProcessing", run_bert},
+    {"RobertaProcessing", run_roberta},
+    {"ByteLevel", run_nothing},
 };
 
-static qp_status parse_any(post *p, const json_t *json, int depth, qp_error *err) {
+static qp_status run_any(parts *p, const json_t *json, int depth, qp_error *err) {
     const char *type = NULL;
     json_t *list = NULL;
     if (depth > 8) return err_set(err, QP_TOO_LARGE, 0, WHERE ": sequences nested too deep");
@@ -99,50 +124,57 @@ static qp_status parse_any(post *p, const json_t *json, int depth, qp_error *err
     ERR_TRY(json_get_text(json, "type", &type, WHERE, err));
     if (!strcmp(type, "Sequence")) {
         ERR_TRY(json_get_array(json, "processors", &list, WHERE, err));
-        for (size_t i = 0; i < json_array_size(list); i++)
-            ERR_TRY(parse_any(p, json_array_get(list, i), depth + 1, err));
+        for (size_t i = 0; i < json_array_size(list); i++) ERR_TRY(run_any(p, json_array_get(list, i), depth + 1, err));
         return QP_OK;
     }
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(type, types[i].type)) return types[i].parse(p, json, err);
+        if (!strcmp(type, types[i].type)) return types[i].run(p, json, err);
     return err_set(err, QP_UNSUPPORTED, 0, WHERE ": type \"%.60s\" is not known", type);
 }
 
-qp_status post_parse(post *p, const json_t *json, qp_error *err) {
-    return !json || json_is_null(json) ? QP_OK : parse_any(p, json, 0, err);
+/* The parts side by side. */
+static qp_status join(post *p, const parts *made, qp_error *err) {
+    for (int i = 0; i < made->n; i++) {
+        idvec_add_all(&p->row, made->at[i].at, made->at[i].n);
+        p->row.failed |= made->at[i].failed;
+    }
+    return p->row.failed ? err_no_memory(err, p->row.n * sizeof *p->row.at, WHERE) : QP_OK;
 }
 
-void post_free(post *p) {
-    for (int i = 0; i < p->n; i++) idvec_free(&p->steps[i]);
-    *p = (post){0};
+qp_status post_parse(post *p, const json_t *json, qp_error *err) {
+    parts made = {0};
+    idvec *text;
+    qp_status status = new_part(&made, &text, err);
+    idvec_add(text, POST_TEXT);
+    if (json && !json_is_null(json)) status = run_any(&made, json, 0, err);
+    if (status == QP_OK) status = join(p, &made, err);
+    free_parts(&made);
+    return status;
 }
+
+qp_status post_surround(post *p, int32_t first, int32_t last, qp_error *err) {
+    p->row.n = 0;
+    idvec_add(&p->row, POST_TEXT);
+    surround(&p->row, first, last);
+    return p->row.failed ? err_no_memory(err, 3 * sizeof first, WHERE) : QP_OK;
+}
+
+void post_free(post *p) { idvec_free(&p->row); }
 
 qp_status post_run(const post *p, idvec *ids, qp_error *err) {
-    for (int i = 0; i < p->n; i++) {
-        const idvec *step = &p->steps[i];
-        idvec all = {0};
-        for (size_t k = 0; k < step->n; k++) {
-            if (step->at[k] == POST_TEXT)
-                idvec_add_all(&all, ids->at, ids->n);
-            else
-                idvec_add(&all, step->at[k]);
-        }
-        idvec_free(ids);
-        *ids = all;
-        if (all.failed) return err_no_memory(err, all.n * sizeof *all.at, "encoding");
+    if (p->row.n == 1 && p->row.at[0] == POST_TEXT) return QP_OK;
+    idvec all = {0};
+    for (size_t i = 0; i < p->row.n; i++) {
+        if (p->row.at[i] == POST_TEXT)
+            idvec_add_all(&all, ids->at, ids->n);
+        else
+            idvec_add(&all, p->row.at[i]);
     }
-    return QP_OK;
+    idvec_room(&all, 1);
+    idvec_free(ids);
+    *ids = all;
+    return all.failed ? err_no_memory(err, all.n * sizeof *all.at, "encoding") : QP_OK;
 }
 
-bool post_begins_with(const post *p, int32_t id) {
-    for (int i = p->n; i-- > 0;)
-        if (p->steps[i].n && p->steps[i].at[0] != POST_TEXT) return p->steps[i].at[0] == id;
-    return false;
-}
-
-bool post_ends_with(const post *p, int32_t id) {
-    for (int i = p->n; i-- > 0;)
-        if (p->steps[i].n && p->steps[i].at[p->steps[i].n - 1] != POST_TEXT)
-            return p->steps[i].at[p->steps[i].n - 1] == id;
-    return false;
-}
+bool post_begins_with(const post *p, int32_t id) { return p->row.n && p->row.at[0] == id; }
+bool post_ends_with(const post *p, int32_t id) { return p->row.n && p->row.at[p->row.n - 1] == id; }

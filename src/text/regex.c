@@ -29,8 +29,8 @@ static qp_status compile_translated(regex *r, const strbuf *text, span pattern, 
     pcre2_compile_context *context = general ? pcre2_compile_context_create(general) : NULL;
     if (context) {
         pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-        r->code = pcre2_compile((PCRE2_SPTR)text->at, text->bytes, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &code, &at,
-                                context);
+        r->code = pcre2_compile((PCRE2_SPTR)(text->at ? text->at : ""), text->bytes,
+                                PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &code, &at, context);
     }
     if (r->code) r->has_jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0;
     pcre2_compile_context_free(context);

@@ -7,36 +7,39 @@
  *
  * The rest is copied; what PCRE2 does not know, it refuses by itself. */
 #include "regex.h"
-#include "base/mem.h"
+#include "uni.h"
 
 enum { MAX_DEPTH = 50 };
 
 #define SPACES                                                                                                         \
     "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
-#define NOT_SPACES                                                                                                     \
-    "\\x{0}-\\x{8}\\x{E}-\\x{1F}\\x{21}-\\x{84}\\x{86}-\\x{9F}\\x{A1}-\\x{167F}\\x{1681}-\\x{1FFF}\\x{200B}-\\x{2027}" \
-    "\\x{202A}-\\x{202E}\\x{2030}-\\x{205E}\\x{2060}-\\x{2FFF}\\x{3001}-\\x{10FFFF}"
 #define WORDS                                                                                                          \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"    \
     "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"
 
-/* Escapes that stand for sets: their members inside a bracketed class. NULL: only as an atom of its own. */
+/* Escapes that stand for sets, as members of a bracketed class; `young`: see add_young. */
 static const struct {
     char letter;
+    bool is_negated;
     const char *members;
-    const char *atom;
+    uint64_t young;
 } sets[] = {
-    {'s', SPACES, "[" SPACES "]"}, {'S', NOT_SPACES, "[^" SPACES "]"}, {'w', WORDS, "[" WORDS "]"},
-    {'W', NULL, "[^" WORDS "]"},   {'h', "0-9A-Fa-f", "[0-9A-Fa-f]"},  {'H', NULL, "[^0-9A-Fa-f]"},
+    {'s', false, SPACES, 0},
+    {'S', true, SPACES, 0},
+    {'w', false, WORDS, UNI_WORD_RE},
+    {'W', true, WORDS, UNI_WORD_RE},
+    {'h', false, "0-9A-Fa-f", 0},
+    {'H', true, "0-9A-Fa-f", 0},
+    {'d', false, "\\p{Nd}", UNI_BIT(Nd)},
+    {'D', true, "\\p{Nd}", UNI_BIT(Nd)},
 };
 
 static const struct {
     const char *ruby, *pcre;
 } names[] = {
-    {"Alpha}", "Alphabetic}"}, {"alpha}", "Alphabetic}"}, {"Digit}", "Nd}"},          {"digit}", "Nd}"},
-    {"Punct}", "P}"},          {"punct}", "P}"},          {"Letter}", "L}"},          {"Number}", "N}"},
-    {"Upper}", "Uppercase}"},  {"Lower}", "Lowercase}"},  {"Space}", "White_Space}"}, {"Cntrl}", "Cc}"},
-    {"Mark}", "M}"},           {"Symbol}", "S}"},         {"Separator}", "Z}"},
+    {"Alpha", "Alphabetic"},  {"alpha", "Alphabetic"}, {"Digit", "Nd"}, {"digit", "Nd"},        {"Punct", "P"},
+    {"punct", "P"},           {"Letter", "L"},         {"Number", "N"}, {"Upper", "Uppercase"}, {"Lower", "Lowercase"},
+    {"Space", "White_Space"}, {"Cntrl", "Cc"},         {"Mark", "M"},   {"Symbol", "S"},        {"Separator", "Z"},
 };
 
 typedef struct writer {
@@ -69,34 +72,70 @@ static void copy(writer *w, size_t n) {
     w->at += n;
 }
 
-/* "\p{Name}" with Ruby's names for some properties. */
-static void copy_property(writer *w) {
-    copy(w, 3);
-    if (ahead(w, "^")) copy(w, 1);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (ahead(w, names[i].ruby)) {
-            strbuf_text(w->out, names[i].pcre);
-            w->at += strlen(names[i].ruby);
-            return;
+/* Characters of the property that PCRE2's Unicode may be too old for. */
+static void add_young(strbuf *out, uint64_t mask) {
+    for (int i = 0; i < uni_n_young; i++)
+        for (uint32_t c = uni_young[2 * i], last = uni_young[2 * i + 1], end; c <= last; c = end + 1) {
+            end = c;
+            if (!uni_is(c, mask)) continue;
+            while (end < last && uni_is(end + 1, mask)) end++;
+            strbuf_format(out, end > c ? "\\x{%X}-\\x{%X}" : "\\x{%X}", c, end);
         }
-    while (w->at < w->end && *w->at != '}') copy(w, 1);
+}
+
+/* At "\p{" or "\P{": the members of the class that it names, with Ruby's names for some properties. */
+static void add_property(writer *w, strbuf *out, bool *is_negated) {
+    const char *end = memchr(w->at, '}', (size_t)(w->end - w->at));
+    *is_negated = w->at[1] == 'P';
+    w->at += 3;
+    if (ahead(w, "^")) *is_negated = !*is_negated, w->at++;
+    if (!end) {
+        fail(w, "a property's name does not end");
+        return;
+    }
+    const span name = {w->at, (size_t)(end - w->at)};
+    const char *pcre = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !pcre; i++)
+        if (span_is(name, names[i].ruby)) pcre = names[i].pcre;
+    const span known = pcre ? span_of(pcre) : name;
+    strbuf_format(out, "\\p{%.*s}", (int)known.bytes, known.at);
+    if (uni_property(known)) add_young(out, uni_property(known));
+    w->at = end + 1;
+}
+
+/* The same as an atom of its own. */
+static void write_property(writer *w) {
+    strbuf members = {0};
+    bool is_negated;
+    add_property(w, &members, &is_negated);
+    strbuf_format(w->out, is_negated ? "[^%s]" : "[%s]", members.at ? members.at : "");
+    if (members.failed) w->out->failed = true;
+    strbuf_free(&members);
+}
+
+static bool at_property(const writer *w) {
+    return w->end - w->at > 2 && w->at[0] == '\\' && (w->at[1] == 'p' || w->at[1] == 'P') && w->at[2] == '{';
 }
 
 /* At a backslash. */
 static bool write_escape(writer *w, bool in_class) {
+    bool is_negated;
     if (w->end - w->at < 2) return fail(w, "a backslash at the end");
-    const char letter = w->at[1];
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        if (sets[i].letter != letter) continue;
-        if (in_class && !sets[i].members) return fail(w, "\\W and \\H inside brackets are not supported");
-        strbuf_text(w->out, in_class ? sets[i].members : sets[i].atom);
+        if (sets[i].letter != w->at[1]) continue;
+        if (!in_class) strbuf_text(w->out, sets[i].is_negated ? "[^" : "[");
+        strbuf_text(w->out, sets[i].members);
+        if (sets[i].young) add_young(w->out, sets[i].young);
+        if (!in_class) strbuf_char(w->out, ']');
         w->at += 2;
         return true;
     }
-    if ((letter == 'p' || letter == 'P') && w->end - w->at > 2 && w->at[2] == '{')
-        copy_property(w);
-    else
+    if (!at_property(w))
         copy(w, 2);
+    else if (in_class)
+        add_property(w, w->out, &is_negated);
+    else
+        write_property(w);
     return true;
 }
 
@@ -104,16 +143,22 @@ static bool write_escape(writer *w, bool in_class) {
 
 static bool write_class(writer *w);
 
+/* Escapes for complements, which cannot be written as members. */
+static bool is_negated_escape(const writer *w) {
+    if (at_property(w)) return (w->at[1] == 'P') != (w->end - w->at > 3 && w->at[3] == '^');
+    return w->end - w->at > 1 && *w->at == '\\' && strchr("SWHD", w->at[1]) && w->at[1];
+}
+
 /* One operand of an intersection: plain members collect in a class of their own, nested classes stand beside it. */
 static bool write_union(writer *w) {
     strbuf nested = {0}, *const out = w->out;
     strbuf members = {0};
     bool ok = true;
     while (ok && w->at < w->end && *w->at != ']' && !ahead(w, "&&")) {
-        if (*w->at == '[' && !ahead(w, "[:")) {
+        if ((*w->at == '[' && !ahead(w, "[:")) || is_negated_escape(w)) {
             w->out = &nested;
             if (nested.bytes) strbuf_char(&nested, '|');
-            ok = write_class(w);
+            ok = *w->at == '[' ? write_class(w) : write_escape(w, false);
         } else if (*w->at == '[') {
             w->out = &members;
             while (w->at < w->end && !ahead(w, ":]")) copy(w, 1);

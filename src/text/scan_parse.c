@@ -18,7 +18,6 @@ typedef struct reader {
     scan *s;
     bool ignores_case, is_unknown, no_memory;
     int depth;
-    uint32_t last_literal; /* under (?i): the character before, for foldings of two characters */
 } reader;
 
 static bool unknown(reader *r) {
@@ -38,48 +37,6 @@ static bool take(reader *r, const char *text) {
 }
 
 /* ---- classes ---- */
-
-static const struct {
-    const char *name;
-    uint64_t mask;
-} properties[] = {
-    {"L", UNI_LETTER},
-    {"Letter", UNI_LETTER},
-    {"M", UNI_COMBINING},
-    {"N", UNI_NUMBER},
-    {"P", UNI_P},
-    {"S", UNI_S},
-    {"Lu", UNI_BIT(Lu)},
-    {"Ll", UNI_BIT(Ll)},
-    {"Lt", UNI_BIT(Lt)},
-    {"Lm", UNI_BIT(Lm)},
-    {"Lo", UNI_BIT(Lo)},
-    {"Mn", UNI_BIT(Mn)},
-    {"Mc", UNI_BIT(Mc)},
-    {"Me", UNI_BIT(Me)},
-    {"Nd", UNI_BIT(Nd)},
-    {"Nl", UNI_BIT(Nl)},
-    {"No", UNI_BIT(No)},
-    {"Pc", UNI_BIT(Pc)},
-    {"Pd", UNI_BIT(Pd)},
-    {"Pe", UNI_BIT(Pe)},
-    {"Pf", UNI_BIT(Pf)},
-    {"Pi", UNI_BIT(Pi)},
-    {"Po", UNI_BIT(Po)},
-    {"Ps", UNI_BIT(Ps)},
-    {"Sc", UNI_BIT(Sc)},
-    {"Sk", UNI_BIT(Sk)},
-    {"Sm", UNI_BIT(Sm)},
-    {"So", UNI_BIT(So)},
-    {"Z", UNI_BIT(Zs) | UNI_BIT(Zl) | UNI_BIT(Zp)},
-    {"Zs", UNI_BIT(Zs)},
-    {"Zl", UNI_BIT(Zl)},
-    {"Zp", UNI_BIT(Zp)},
-    {"Cc", UNI_BIT(Cc)},
-    {"Cf", UNI_BIT(Cf)},
-    {"Co", UNI_BIT(Co)},
-    {"Alphabetic", UNI_ALPHABETIC},
-};
 
 static bool add_range(reader *r, scan_term *t, uint32_t first, uint32_t last) {
     void *ranges = mem_resize(t->ranges, (size_t)t->n_ranges + 1, sizeof *t->ranges);
@@ -116,13 +73,11 @@ static bool add_mask(reader *r, scan_term *t, uint64_t mask, bool is_negated) {
 static bool read_property(reader *r, scan_term *t, bool is_negated) {
     if (!take(r, "{")) return unknown(r);
     if (take(r, "^")) is_negated = !is_negated;
-    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
-        const size_t n = strlen(properties[i].name);
-        if (!ahead(r, properties[i].name) || r->at + n >= r->end || r->at[n] != '}') continue;
-        r->at += n + 1;
-        return add_mask(r, t, properties[i].mask, is_negated);
-    }
-    return unknown(r);
+    const char *const end = memchr(r->at, '}', (size_t)(r->end - r->at));
+    const uint64_t mask = end ? uni_property((span){r->at, (size_t)(end - r->at)}) : 0;
+    if (!mask) return unknown(r);
+    r->at = end + 1;
+    return add_mask(r, t, mask, is_negated);
 }
 
 /* After a backslash: a class (*is_class) or a character. */
@@ -215,31 +170,45 @@ static bool read_bracket(reader *r, scan_class *k) {
     return take(r, "]") || unknown(r);
 }
 
-/* A single-character atom into a new class; its index, -1 if it is not known. */
+static bool same_term(const scan_term *a, const scan_term *b) {
+    return a->mask == b->mask && a->n_nots == b->n_nots && a->is_negated == b->is_negated &&
+           a->n_ranges == b->n_ranges && !memcmp(a->nots, b->nots, sizeof a->nots) &&
+           (!a->n_ranges || !memcmp(a->ranges, b->ranges, (size_t)a->n_ranges * sizeof *a->ranges));
+}
+
+/* The newest class gives way to an equal older one. */
+static int share_class(reader *r) {
+    const int newest = r->s->n_classes - 1;
+    scan_class *k = &r->s->classes[newest];
+    for (int i = 0; i < newest; i++) {
+        bool is_same = r->s->classes[i].n_terms == k->n_terms;
+        for (int t = 0; is_same && t < k->n_terms; t++) is_same = same_term(&r->s->classes[i].terms[t], &k->terms[t]);
+        if (!is_same) continue;
+        for (int t = 0; t < k->n_terms; t++) mem_free(k->terms[t].ranges);
+        *k = (scan_class){0};
+        r->s->n_classes--;
+        return i;
+    }
+    return newest;
+}
+
+/* A single-character atom into a class; its index, -1 if it is not known. */
 static int read_class(reader *r) {
     if (r->s->n_classes == SCAN_MAX_CLASSES || r->at >= r->end) return unknown(r), -1;
     scan_class *k = &r->s->classes[r->s->n_classes++];
     uint32_t c = 0;
     bool is_class = false;
     k->n_terms = 1;
-    const uint32_t before = r->last_literal;
-    r->last_literal = 0;
     if (take(r, "[")) {
         if (!read_bracket(r, k)) return -1;
-        r->last_literal = r->ignores_case ? 1 : 0; /* unknown letter */
-        return r->s->n_classes - 1;
+        return share_class(r);
     }
     if (take(r, "\\")) {
         if (!read_escape(r, &k->terms[0], &is_class, &c)) return -1;
     } else if (strchr(".^$*+?{}()|]", *r->at) || !read_plain(r, &c))
         return unknown(r), -1;
     if (!is_class && !add_character(r, &k->terms[0], c)) return -1;
-    /* Oniguruma folds ss, st, ff, fi, fl into one character: leave those to the general engine. */
-    if (r->ignores_case && before && strchr("sf\1", (int)(before | (before > 1 ? 32 : 0))) &&
-        strchr("stfil", (int)(c | 32)))
-        return unknown(r), -1;
-    if (r->ignores_case && !is_class) r->last_literal = c;
-    return r->s->n_classes - 1;
+    return share_class(r);
 }
 
 /* ---- nodes ---- */
@@ -292,15 +261,6 @@ static int read_look(reader *r, scan_op op, int next) {
     return add_node(r, (scan_node){.op = op, .class_index = (int16_t)k, .next = (int16_t)next});
 }
 
-/* A row of parts; nodes point forward, so a part is made after all that follow it: first the parts' places in the
- * text are noted, then they are read from the last to the first. */
-typedef struct part {
-    const char *at;
-} part;
-
-/* Passes over one part without making nodes: a dry run on a copy of the reader. */
-static bool pass_part(reader *r);
-
 static int read_group(reader *r, int next) {
     const bool kept = r->ignores_case;
     if (take(r, "(?=")) return read_look(r, SCAN_AHEAD, next);
@@ -311,7 +271,6 @@ static int read_group(reader *r, int next) {
         return unknown(r), 0;
     const int inside = read_pattern(r, next);
     r->ignores_case = kept;
-    r->last_literal = 0;
     if (r->is_unknown || !take(r, ")")) return unknown(r), 0;
     if (ahead(r, "*") || ahead(r, "+") || ahead(r, "{")) return unknown(r), 0;
     if (!take(r, "?")) return inside;
@@ -330,58 +289,64 @@ static int read_part(reader *r, int next) {
 
 static bool pass_bracket(reader *r) {
     int depth = 0;
-    for (; r->at < r->end; r->at++) {
-        if (*r->at == '\\')
-            r->at++;
-        else if (*r->at == '[')
-            depth++;
-        else if (*r->at == ']' && --depth == 0)
-            return r->at++, true;
+    while (r->at < r->end) {
+        const char c = *r->at++;
+        if (c == '\\' && r->at++ == r->end) return unknown(r);
+        if (c == '[') depth++;
+        if (c == ']' && --depth == 0) return true;
     }
     return unknown(r);
 }
 
+/* Passes over a backslash and what belongs to it. */
+static bool pass_escape(reader *r) {
+    if (r->end - r->at < 2) return unknown(r);
+    r->at += 2;
+    if ((r->at[-1] | 32) != 'p' || r->at == r->end || *r->at != '{') return true;
+    while (r->at < r->end && *r->at != '}') r->at++;
+    return r->at++ < r->end || unknown(r);
+}
+
+static void pass_count(reader *r) {
+    if (take(r, "{"))
+        while (r->at < r->end && *r->at++ != '}') {
+        }
+    while (r->at < r->end && *r->at && strchr("?*+", *r->at)) r->at++;
+}
+
+/* Passes over one part without making nodes. */
 static bool pass_part(reader *r) {
     int depth = 0;
     do {
         if (r->at >= r->end) return unknown(r);
         if (*r->at == '[') {
             if (!pass_bracket(r)) return false;
-            continue;
-        }
-        if (*r->at == '\\') {
+        } else if (*r->at == '\\') {
+            if (!pass_escape(r)) return false;
+        } else {
+            depth += (*r->at == '(') - (*r->at == ')');
             r->at++;
-            if (r->at < r->end && (*r->at | 32) == 'p' && r->at + 1 < r->end && r->at[1] == '{')
-                while (r->at < r->end && *r->at != '}') r->at++;
-        } else if (*r->at == '(')
-            depth++;
-        else if (*r->at == ')')
-            depth--;
-        r->at++;
-    } while (depth > 0);
-    if (take(r, "{"))
-        while (r->at < r->end && *r->at++ != '}') {
         }
-    while (r->at < r->end && strchr("?*+", *r->at)) r->at++;
-    return r->at <= r->end || unknown(r);
+    } while (depth > 0);
+    pass_count(r);
+    return true;
 }
 
 static int read_sequence(reader *r, int next) {
     enum { MAX_PARTS = 24 };
-    part parts[MAX_PARTS];
+    const char *parts[MAX_PARTS]; /* nodes point forward, so a part is made after all that follow it */
     int n = 0;
     reader dry = *r;
     while (dry.at < dry.end && *dry.at != '|' && *dry.at != ')') {
         if (n == MAX_PARTS) return unknown(r), 0;
-        parts[n++].at = dry.at;
+        parts[n++] = dry.at;
         if (!pass_part(&dry)) return unknown(r), 0;
     }
-    if (r->ignores_case && n > 1) /* letters side by side, judged in reading order */
-        for (int i = 0; i + 1 < n; i++)
-            if (strchr("sSfF", *parts[i].at) && strchr("sStTfFiIlL", *parts[i + 1].at)) return unknown(r), 0;
+    /* Under (?i) Oniguruma folds ss, st, ff, fi and fl into one character: those go to the general engine. */
+    for (int i = 0; r->ignores_case && i + 1 < n; i++)
+        if (strchr("[sSfF", *parts[i]) && strchr("[sStTfFiIlL", *parts[i + 1])) return unknown(r), 0;
     for (int i = n - 1; i >= 0 && !r->is_unknown; i--) {
-        r->at = parts[i].at;
-        r->last_literal = 0;
+        r->at = parts[i];
         next = read_part(r, next);
     }
     r->at = dry.at;
@@ -389,14 +354,18 @@ static int read_sequence(reader *r, int next) {
 }
 
 static int read_pattern(reader *r, int next) {
+    enum { MAX_ALTERNATIVES = 48 };
+    int firsts[MAX_ALTERNATIVES], n = 0;
     if (++r->depth > MAX_DEPTH) return unknown(r), 0;
-    const int first = read_sequence(r, next);
+    do {
+        if (n == MAX_ALTERNATIVES) return unknown(r), 0;
+        firsts[n++] = read_sequence(r, next);
+    } while (!r->is_unknown && take(r, "|"));
     r->depth--;
-    if (r->is_unknown || !take(r, "|")) return first;
-    r->depth++;
-    const int other = read_pattern(r, next);
-    r->depth--;
-    return add_node(r, (scan_node){.op = SCAN_BRANCH, .next = (int16_t)first, .other = (int16_t)other});
+    int first = firsts[n - 1];
+    for (int i = n - 2; i >= 0; i--)
+        first = add_node(r, (scan_node){.op = SCAN_BRANCH, .next = (int16_t)firsts[i], .other = (int16_t)first});
+    return first;
 }
 
 /* ---- facts about the finished program ---- */

@@ -68,12 +68,19 @@ bool tok_adds_eos(const tok *t) { return t->named_id[TOK_EOS] >= 0 && post_ends_
 
 /* ---- ids to text ---- */
 
+/* What decoders see of an id; at == NULL: nothing, as it is none or hidden. */
+static span shown(const tok *t, int32_t id, bool skip_special) {
+    const added_token *token = added_by_id(&t->added, id);
+    if (!token) return vocab_piece(&t->words, id);
+    return skip_special && token->is_hidden ? (span){0} : token->shown;
+}
+
 /* Byte-level texts are the tokens' bytes side by side. */
 static qp_status decode_bytes(const tok *t, const int32_t *ids, size_t count, bool skip_special, strbuf *out,
                               qp_error *err) {
     strbuf bytes = {0};
     for (size_t i = 0; i < count; i++) {
-        if (skip_special && tok_is_special(t, ids[i])) continue;
+        if (!shown(t, ids[i], skip_special).at) continue;
         const span text = tok_bytes(t, ids[i]);
         strbuf_add(&bytes, text.at, text.bytes);
     }
@@ -87,8 +94,8 @@ qp_status tok_decode(const tok *t, const int32_t *ids, size_t count, bool skip_s
     if (decoder_is_byte_level(&t->decoder)) return decode_bytes(t, ids, count, skip_special, out, err);
     pieces p = {0};
     for (size_t i = 0; i < count; i++) {
-        const span text = tok_piece(t, ids[i]);
-        if (text.at && !(skip_special && tok_is_special(t, ids[i]))) pieces_add(&p, text);
+        const span text = shown(t, ids[i], skip_special);
+        if (text.at) pieces_add(&p, text);
     }
     const qp_status status = decoder_run(&t->decoder, &p, out, err);
     pieces_free(&p);

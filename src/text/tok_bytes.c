@@ -83,7 +83,7 @@ qp_status tok_make_bytes(tok *t, qp_error *err) {
     if (!t->bytes_at) return err_no_memory(err, (size_t)t->n_ids * 4, "tokenizer");
     for (int32_t id = 0; id < t->n_ids; id++) {
         const added_token *token = added_by_id(&t->added, id);
-        const span piece = token ? token->content : vocab_piece(&t->words, id);
+        const span piece = token ? token->shown : vocab_piece(&t->words, id);
         t->bytes_at[id] = (uint32_t)pool.bytes;
         if (token && !decoder_is_byte_level(&t->decoder))
             strbuf_add(&pool, piece.at, piece.bytes);

@@ -111,7 +111,10 @@ static qp_status read_scored(tok *t, span text, double **scores, qp_error *err) 
         size_t k = 0;
         if (!jsonscan_enter(&s, '[') || !jsonscan_element(&s, &k) || !jsonscan_string(&s, &piece)) break;
         s.status = vocab_add(&t->words, piece, (int64_t)n - 1, err);
-        if (s.status != QP_OK || !jsonscan_element(&s, &k) || !jsonscan_real(&s, &(*scores)[n - 1])) break;
+        if (s.status != QP_OK || !jsonscan_element(&s, &k) || !jsonscan_real(&s, &(*scores)[n - 1])) {
+            jsonscan_fail(&s, "a piece has no score");
+            break;
+        }
         if (jsonscan_element(&s, &k)) jsonscan_fail(&s, "a piece has more than text and score");
     }
     return end_scan(&s);

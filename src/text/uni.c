@@ -1,5 +1,6 @@
 /* uni.c — lookups in the generated character tables. */
 #include "uni.h"
+#include <string.h>
 
 enum { HANGUL_L = 0x1100, HANGUL_V = 0x1161, HANGUL_T = 0x11A7, HANGUL_S = 0xAC00, N_L = 19, N_V = 21, N_T = 28 };
 
@@ -86,4 +87,52 @@ int uni_class_of(uint32_t c) {
             high = mid;
     }
     return low < uni_n_class && uni_class[low] >> 8 == c ? (int)(uni_class[low] & 255) : 0;
+}
+
+static const struct {
+    const char *name;
+    uint64_t mask;
+} properties[] = {
+    {"L", UNI_LETTER},
+    {"Letter", UNI_LETTER},
+    {"M", UNI_COMBINING},
+    {"N", UNI_NUMBER},
+    {"P", UNI_P},
+    {"S", UNI_S},
+    {"Lu", UNI_BIT(Lu)},
+    {"Ll", UNI_BIT(Ll)},
+    {"Lt", UNI_BIT(Lt)},
+    {"Lm", UNI_BIT(Lm)},
+    {"Lo", UNI_BIT(Lo)},
+    {"Mn", UNI_BIT(Mn)},
+    {"Mc", UNI_BIT(Mc)},
+    {"Me", UNI_BIT(Me)},
+    {"Nd", UNI_BIT(Nd)},
+    {"Nl", UNI_BIT(Nl)},
+    {"No", UNI_BIT(No)},
+    {"Pc", UNI_BIT(Pc)},
+    {"Pd", UNI_BIT(Pd)},
+    {"Pe", UNI_BIT(Pe)},
+    {"Pf", UNI_BIT(Pf)},
+    {"Pi", UNI_BIT(Pi)},
+    {"Po", UNI_BIT(Po)},
+    {"Ps", UNI_BIT(Ps)},
+    {"Sc", UNI_BIT(Sc)},
+    {"Sk", UNI_BIT(Sk)},
+    {"Sm", UNI_BIT(Sm)},
+    {"So", UNI_BIT(So)},
+    {"Z", UNI_BIT(Zs) | UNI_BIT(Zl) | UNI_BIT(Zp)},
+    {"Zs", UNI_BIT(Zs)},
+    {"Zl", UNI_BIT(Zl)},
+    {"Zp", UNI_BIT(Zp)},
+    {"Cc", UNI_BIT(Cc)},
+    {"Cf", UNI_BIT(Cf)},
+    {"Co", UNI_BIT(Co)},
+    {"Alphabetic", UNI_ALPHABETIC},
+};
+
+uint64_t uni_property(span name) {
+    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
+        if (span_is(name, properties[i].name)) return properties[i].mask;
+    return 0;
 }

@@ -5,6 +5,7 @@
 #ifndef TEXT_UNI_H
 #define TEXT_UNI_H
 
+#include "base/str.h"
 #include "uni_table.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,6 +81,8 @@ static inline int uni_last(const char *s, size_t bytes, uint32_t *c) {
     return uni_next(s + bytes - back, c);
 }
 
+/* The mask of a property's name in regular expressions ("L", "Nd", "Alphabetic"), 0: not known here. */
+uint64_t uni_property(span name);
 /* The script's number; 0 joins every other (spaces and what is unknown). */
 int uni_script_of(uint32_t c);
 /* Lower case: writes 1 to 3 characters, returns how many. */

@@ -23,4 +23,8 @@ extern const uint32_t uni_compose[];
 extern const int uni_n_class;
 extern const uint32_t uni_class[];
 
+/* Ranges (first, last) of characters that libraries with Unicode 14 do not know. */
+extern const int uni_n_young;
+extern const uint32_t uni_young[];
+
 #endif
