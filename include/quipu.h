@@ -138,7 +138,7 @@ typedef struct qp_model_options {
     double rope_alpha; /* 0: none; else NTK-aware change of the base: theta * alpha^(d / (d - 2)) */
     double rope_yarn;  /* 0: from config.json; else YaRN by this factor over the trained context */
     qp_log log;
-    void (*progress)(void *user, double done, double total); /* bytes of weights; NULL: none */
+    void (*progress)(void *user, double done, double total); /* parts of the model bound; NULL: none */
     void *progress_user;
 } qp_model_options;
 
@@ -213,6 +213,8 @@ QP_API void qp_detok_stream_free(qp_detok_stream *stream);
  * library that is the reference yields nothing yet. */
 QP_API qp_status qp_detok_stream_next(qp_detok_stream *stream, int32_t id, const char **text, size_t *text_bytes,
                                       bool *has_text, qp_error *err);
+/* No more ids will come: what was still held back, broken characters as U+FFFD. */
+QP_API qp_status qp_detok_stream_end(qp_detok_stream *stream, const char **text, size_t *text_bytes, qp_error *err);
 
 /* Writes the raw vocabulary entry of an id; returns its length in bytes (which may exceed `capacity`), -1 if the id
  * is not one. *is_special tells added special tokens; may be NULL. */
@@ -244,6 +246,10 @@ typedef struct qp_sequence qp_sequence;
 
 QP_API qp_status qp_sequence_new(qp_sequence **out, const qp_model *model, uint64_t capacity_tokens, qp_cache_type type,
                                  qp_error *err);
+/* `count` sequences that may run in one step together; their pages come from one room of count * capacity_tokens
+ * (each rounded up to whole pages), which lives until the last of them is freed. */
+QP_API qp_status qp_sequences_new(qp_sequence **out, int count, const qp_model *model, uint64_t capacity_tokens,
+                                  qp_cache_type type, qp_error *err);
 QP_API void qp_sequence_free(qp_sequence *sequence);
 /* Tokens fed so far. */
 QP_API uint64_t qp_sequence_length(const qp_sequence *sequence);
@@ -251,8 +257,9 @@ QP_API uint64_t qp_sequence_length(const qp_sequence *sequence);
 QP_API qp_status qp_sequence_rewind(qp_sequence *sequence, uint64_t length, qp_error *err);
 
 /* Feeds counts[i] ids to sequences[i] in one step of the model, any mixture of prompts and single tokens; all must
- * be sequences of the same model, each at most once. Writes logits [sum of lasts, vocabulary] of the last lasts[i]
- * positions of each, in order. Returns when the device has finished. Blocking; one call per model at a time. */
+ * be sequences of one qp_sequences_new call, each at most once. Writes logits [sum of lasts, vocabulary] of the last
+ * lasts[i] positions of each, in order. Returns when the device has finished. Blocking; one call per model at a time.
+ */
 QP_API qp_status qp_forward(qp_sequence *const *sequences, const int32_t *const *ids, const size_t *counts,
                             const size_t *lasts, int n_sequences, float *logits, qp_error *err);
 
@@ -337,9 +344,9 @@ typedef struct qp_job_stats {
 
 typedef struct qp_event {
     qp_event_kind kind;
-    const char *text; /* whole characters, ends with a zero byte; "" at the end or while a character is incomplete */
+    const char *text; /* whole characters, ends with a zero byte; "" at the end and while a character is incomplete */
     size_t text_bytes;
-    const int32_t *ids; /* the tokens behind this event */
+    const int32_t *ids; /* the tokens behind this event (the end token is not among them) */
     size_t n_ids;
     qp_finish finish;      /* QP_EVENT_END only, as all below */
     const char *stop_text; /* the stop text that matched, or NULL */

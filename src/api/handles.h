@@ -1,0 +1,32 @@
+/* handles.h — what the opaque types of quipu.h are made of, for the files of this folder. */
+#ifndef API_HANDLES_H
+#define API_HANDLES_H
+
+#include "gen/job.h"
+#include "text/chat.h"
+#include "text/tok.h"
+
+struct qp_model {
+    model *model;
+    qp_tokenizer *tokenizer; /* NULL: none */
+    bool has_chat_template;
+    int32_t eos[HF_MAX_EOS]; /* of generation_config.json, else the tokenizer's */
+    int n_eos;
+    int32_t bos;
+    qp_log log;
+};
+
+struct qp_tokenizer {
+    tok *tok;
+};
+
+/* Copies the caller's options over zeros, as many bytes as the caller knows of: fields added later stay 0. */
+#define API_OPTIONS(type, out, given)                                                                                  \
+    type out = {0};                                                                                                    \
+    api_copy_options(&out, sizeof out, (given), (given) ? (given)->size : 0)
+
+static inline void api_copy_options(void *out, size_t known, const void *given, size_t size) {
+    if (given && size) memcpy(out, given, size < known ? size : known);
+}
+
+#endif
