@@ -9,7 +9,7 @@
 
 #include "base/cpuid.h"
 #include "base/pool.h"
-#include "dev/dev.h"
+#include "cpu_open.h"
 
 /* ---- matrix products ---- */
 
@@ -106,7 +106,10 @@ qp_status cpu_level_find(int *index, const char *name, const cpu_features *featu
 
 /* ---- the device ---- */
 
-enum { CPU_SCRATCH_BYTES = 1 << 20 }; /* every worker has at least so much, 64-byte aligned, for the op it is in */
+enum {
+    CPU_SCRATCH_BYTES = 1 << 20, /* every worker has at least so much, 64-byte aligned, for the op it is in */
+    CPU_PARTS_BYTES = 4 << 20,
+};
 
 typedef struct cpu_device {
     device head; /* first: a device * is a cpu_device * */
@@ -119,6 +122,7 @@ typedef struct cpu_device {
     size_t scratch_bytes;
     uint8_t *packed; /* activations as the matrix kernels want them */
     size_t packed_bytes;
+    float *parts; /* CPU_PARTS_BYTES: what stretches of long contexts give, until they are merged */
     int max_rows; /* what reserve was asked for */
     int64_t max_in;
 } cpu_device;
@@ -128,19 +132,18 @@ static inline void *cpu_scratch(const cpu_device *c, int worker) {
     return c->scratch + (size_t)worker * c->scratch_bytes;
 }
 
-qp_status cpu_open(device **out, const dev_options *options, qp_error *err);
-
 /* cpu_matmul.c */
 void cpu_matmul(device *d, const matmul_args *a);
 qp_status cpu_matmul_reserve(cpu_device *c, int max_rows, int64_t max_in, qp_error *err);
-/* Small random products through `level`'s kernels and through ref's: false if they disagree. */
-bool cpu_matmul_check(const cpu_matmul_ops *ops);
+/* cpu_check.c: small products through the `fast` kernels and through ref's; *right tells whether they agree. */
+qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err);
 /* cpu_rows.c */
 void cpu_embed(device *d, const embed_args *a);
 void cpu_norm(device *d, const norm_args *a);
 void cpu_gate(device *d, const gate_args *a);
-/* cpu_attend.c */
+/* cpu_rope.c */
 void cpu_rope_store(device *d, const rope_store_args *a);
+/* cpu_attend.c */
 void cpu_attend(device *d, const attend_args *a);
 
 #endif

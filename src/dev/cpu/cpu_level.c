@@ -1,0 +1,71 @@
+/* cpu_level.c — the instruction levels of the CPU device, one row each, and choosing one.
+ *
+ * Asked by cpu.c when a device opens, by the measurements, and by `devices`. A level is never taken unasked where it
+ * is known to be slower than the one below: Intel's BF16 dot product has half the throughput of its float32
+ * multiply-add, AMD's has twice. */
+#include "cpu.h"
+#include <string.h>
+
+static bool has_all(const cpu_features *f) { return true; }
+#if defined(__x86_64__)
+static bool has_avx2(const cpu_features *f) { return f->avx2 && f->fma && f->f16c && f->bmi2; }
+static bool has_avx512(const cpu_features *f) {
+    return has_avx2(f) && f->avx512f && f->avx512bw && f->avx512dq && f->avx512vl;
+}
+static bool has_avx512bf16(const cpu_features *f) { return has_avx512(f) && f->avx512bf16; }
+static bool has_amx(const cpu_features *f) { return has_avx512(f) && f->amx_tile && f->amx_bf16; }
+static bool is_amd(const cpu_features *f) { return !strcmp(f->vendor, "AuthenticAMD"); }
+#endif
+
+static const cpu_level levels[] = {
+    {"ref", has_all, NULL, &cpu_matmul_ref, &cpu_row_ref, &cpu_attend_ref},
+#if defined(__x86_64__)
+    {"avx2", has_avx2, NULL, &cpu_matmul_avx2, &cpu_row_avx2, &cpu_attend_avx2},
+    {"avx512", has_avx512, NULL, &cpu_matmul_avx512, &cpu_row_avx512, &cpu_attend_avx512},
+    {"avx512bf16", has_avx512bf16, is_amd, &cpu_matmul_avx512bf16, NULL, NULL},
+    {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, NULL},
+#endif
+};
+enum { N_LEVELS = sizeof levels / sizeof *levels };
+
+const cpu_level *cpu_level_at(int index) { return index >= 0 && index < N_LEVELS ? &levels[index] : NULL; }
+
+const char *dev_cpu_level(int index) {
+    const cpu_level *level = cpu_level_at(index);
+    return level ? level->name : NULL;
+}
+
+static int find_named(const char *name) {
+    for (int i = 0; i < N_LEVELS; i++)
+        if (!strcmp(levels[i].name, name)) return i;
+    return -1;
+}
+
+bool dev_cpu_level_available(const char *level) {
+    const int i = find_named(level);
+    cpu_features features;
+    cpu_detect(&features);
+    return i >= 0 && levels[i].usable(&features);
+}
+
+static qp_status not_there(const char *name, const cpu_features *features, qp_error *err) {
+    char list[128] = "";
+    for (int i = 0; i < N_LEVELS; i++)
+        if (levels[i].usable(features)) {
+            if (*list) strcat(list, ", ");
+            strcat(list, levels[i].name);
+        }
+    return err_set(err, QP_BAD_ARGUMENT, 0, "cpu level: '%.40s' %s, this machine has: %s", name,
+                   find_named(name) < 0 ? "is none" : "is not on this processor", list);
+}
+
+qp_status cpu_level_find(int *index, const char *name, const cpu_features *features, qp_error *err) {
+    if (name) {
+        *index = find_named(name);
+        return *index >= 0 && levels[*index].usable(features) ? QP_OK : not_there(name, features, err);
+    }
+    *index = 0;
+    for (int i = 0; i < N_LEVELS; i++)
+        if (levels[i].usable(features) && (!levels[i].preferred || levels[i].preferred(features))) *index = i;
+    return QP_OK;
+}

@@ -1,0 +1,221 @@
+/* cpu_matmul.c — a matrix product cut into tasks for the pool.
+ *
+ * Few rows: each task streams a contiguous piece of a matrix, large enough for the prefetchers, small enough that a
+ * core which is busy elsewhere does not hold up the others. Many rows: each task widens a panel of columns and
+ * multiplies it by all rows, or by a part of them when there are more cores than panels. The kernels give the same
+ * bits for any cut, so the cut follows the number of threads freely. All parts of an op share one run of the pool;
+ * activations are packed before it, once for the parts that want them alike. */
+#include "cpu.h"
+#include "base/mem.h"
+#include <assert.h>
+
+enum {
+    LEAST_PIECE = 32 << 10, /* bytes of weights in a task that streams */
+    MOST_PIECE = 512 << 10,
+    TASKS_PER_THREAD = 6,
+    PACK_ALONE = 1 << 15, /* so many floats are packed faster than a second run of the pool begins */
+    PACK_ROWS = 16,
+    ALIGN = 64,
+};
+
+/* One part with its cut: tasks first .. first + row_cuts * column_cuts - 1. */
+typedef struct cut {
+    const cpu_matmul_kernel *kernel;
+    const matmul_part *part;
+    const uint8_t *packed;
+    int64_t n_columns, column_cuts; /* of a task; how many along the columns */
+    int n_rows, row_cuts;
+    int64_t first;
+} cut;
+
+typedef struct plan {
+    const cpu_device *device;
+    const matmul_args *args;
+    cut cuts[DEV_MATMUL_PARTS];
+    int64_t n_tasks;
+    int n_packs; /* distinct ways to pack */
+    struct {
+        const cpu_matmul_kernel *kernel;
+        uint8_t *to;
+    } packs[DEV_MATMUL_PARTS];
+} plan;
+
+static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+static int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+static int64_t clamp(int64_t n, int64_t low, int64_t high) { return n < low ? low : n > high ? high : n; }
+
+static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, quant_id type) {
+    return !exact && ops->fast[type] ? ops->fast[type] : ops->exact[type];
+}
+
+/* ---- cutting ---- */
+
+static double total_bytes(const matmul_args *a) {
+    double total = 0;
+    for (int i = 0; i < a->n_parts; i++) {
+        const dev_weight *w = a->parts[i].w;
+        total += (double)w->n_out * (double)w->n_in * w->type->bits_per_weight / 8;
+    }
+    return total;
+}
+
+static void cut_stream(cut *c, const plan *p, int64_t piece_bytes) {
+    const dev_weight *w = c->part->w;
+    const int64_t row_bytes = (int64_t)((double)w->n_in * w->type->bits_per_weight / 8) + 1;
+    const int64_t columns = round_up(divide_up(piece_bytes, row_bytes), c->kernel->stream_step);
+    c->column_cuts = divide_up(w->n_out, columns);
+    c->n_columns = round_up(divide_up(w->n_out, c->column_cuts), c->kernel->stream_step);
+    c->column_cuts = divide_up(w->n_out, c->n_columns);
+    c->n_rows = p->args->n_rows;
+    c->row_cuts = 1;
+}
+
+/* Halves the rows of a task until every thread finds a few of them. */
+static void cut_panels(cut *c, const plan *p, int64_t all_panels) {
+    const int step = c->kernel->row_step;
+    c->n_columns = c->kernel->panel;
+    c->column_cuts = divide_up(c->part->w->n_out, c->n_columns);
+    c->n_rows = (int)round_up(p->args->n_rows, step);
+    const int64_t wanted = p->device->head.threads > 1 ? (int64_t)p->device->head.threads * TASKS_PER_THREAD : 1;
+    while (c->n_rows > step && all_panels * divide_up(p->args->n_rows, c->n_rows) < wanted)
+        c->n_rows = (int)round_up(c->n_rows / 2, step);
+    c->row_cuts = (int)divide_up(p->args->n_rows, c->n_rows);
+}
+
+static void make_cuts(plan *p) {
+    const matmul_args *a = p->args;
+    const int threads = p->device->head.threads;
+    const double share = total_bytes(a) / (threads * TASKS_PER_THREAD);
+    const int64_t piece = threads > 1 ? clamp((int64_t)share, LEAST_PIECE, MOST_PIECE) : INT64_MAX / 2;
+    int64_t panels = 0;
+    for (int i = 0; i < a->n_parts; i++) panels += divide_up(a->parts[i].w->n_out, p->cuts[i].kernel->panel);
+    for (int i = 0; i < a->n_parts; i++) {
+        cut *c = &p->cuts[i];
+        if (a->n_rows <= c->kernel->stream_rows)
+            cut_stream(c, p, piece);
+        else
+            cut_panels(c, p, panels);
+        c->first = p->n_tasks;
+        p->n_tasks += c->column_cuts * c->row_cuts;
+    }
+}
+
+/* ---- packing ---- */
+
+static void pack_task(void *context, int64_t task, int worker) {
+    const plan *p = context;
+    const matmul_args *a = p->args;
+    const int begin = (int)task * PACK_ROWS;
+    const int end = begin + PACK_ROWS < a->n_rows ? begin + PACK_ROWS : a->n_rows;
+    for (int i = 0; i < p->n_packs; i++)
+        p->packs[i].kernel->pack(p->packs[i].to, a->x, a->x_stride, a->n_rows, a->parts[0].w->n_in, begin, end);
+}
+
+/* Gives each part its kernel and its place among the packed activations. */
+static void choose_kernels(plan *p) {
+    const matmul_args *a = p->args;
+    uint8_t *free_space = p->device->packed;
+    for (int i = 0; i < a->n_parts; i++) {
+        const dev_weight *w = a->parts[i].w;
+        const cpu_matmul_kernel *kernel = kernel_of(&p->device->matmul, p->device->head.exact, w->type->id);
+        assert(w->n_in == a->parts[0].w->n_in);
+        int same = 0;
+        while (same < p->n_packs && p->packs[same].kernel->pack != kernel->pack) same++;
+        if (same == p->n_packs) {
+            p->packs[p->n_packs].kernel = kernel;
+            p->packs[p->n_packs++].to = free_space;
+            free_space += round_up((int64_t)kernel->packed_bytes(a->n_rows, w->n_in), ALIGN);
+        }
+        p->cuts[i] = (cut){.kernel = kernel, .part = &a->parts[i], .packed = p->packs[same].to};
+    }
+    assert((size_t)(free_space - p->device->packed) <= p->device->packed_bytes);
+}
+
+/* ---- the op ---- */
+
+static void matmul_task(void *context, int64_t task, int worker) {
+    const plan *p = context;
+    int i = p->args->n_parts - 1;
+    while (task < p->cuts[i].first) i--;
+    const cut *c = &p->cuts[i];
+    const int64_t column = (task - c->first) / c->row_cuts * c->n_columns;
+    const int row = (int)((task - c->first) % c->row_cuts) * c->n_rows;
+    const int64_t columns_left = c->part->w->n_out - column;
+    const cpu_matmul_block block = {
+        .w = c->part->w,
+        .x = c->packed,
+        .n_packed = p->args->n_rows,
+        .row = row,
+        .n_rows = p->args->n_rows - row < c->n_rows ? p->args->n_rows - row : c->n_rows,
+        .column = column,
+        .n_columns = columns_left < c->n_columns ? columns_left : c->n_columns,
+        .bias = c->part->bias,
+        .out = c->part->out,
+        .out_stride = c->part->out_stride,
+        .add = c->part->add,
+        .scratch = cpu_scratch(p->device, worker),
+    };
+    c->kernel->run(&block);
+}
+
+void cpu_matmul(device *d, const matmul_args *a) {
+    if (a->n_rows < 1) return;
+    cpu_device *c = cpu_of(d);
+    assert(a->n_rows <= c->max_rows && a->parts[0].w->n_in <= c->max_in);
+    plan p = {.device = c, .args = a};
+    choose_kernels(&p);
+    make_cuts(&p);
+    const int64_t packings = divide_up(a->n_rows, PACK_ROWS);
+    if ((int64_t)a->n_rows * a->parts[0].w->n_in <= PACK_ALONE)
+        for (int64_t i = 0; i < packings; i++) pack_task(&p, i, 0);
+    else
+        pool_run(c->pool, pack_task, &p, packings);
+    pool_run(c->pool, matmul_task, &p, p.n_tasks);
+}
+
+/* ---- room ---- */
+
+/* What the distinct packings of all kernels take together, and the largest scratch. */
+static bool measure_room(const cpu_matmul_ops *ops, int max_rows, int64_t max_in, size_t *packed, size_t *scratch) {
+    const cpu_matmul_kernel *kernels[2 * QUANT_COUNT];
+    int n = 0;
+    *packed = 0;
+    *scratch = CPU_SCRATCH_BYTES;
+    for (int i = 0; i < 2 * QUANT_COUNT; i++) {
+        const cpu_matmul_kernel *kernel = kernel_of(ops, i >= QUANT_COUNT, (quant_id)(i % QUANT_COUNT));
+        if (kernel->scratch_bytes(max_in) > *scratch) *scratch = kernel->scratch_bytes(max_in);
+        bool is_new = true;
+        for (int j = 0; j < n; j++) is_new = is_new && kernels[j]->pack != kernel->pack;
+        if (!is_new) continue;
+        kernels[n++] = kernel;
+        if (!mem_add(*packed, kernel->packed_bytes(max_rows, max_in), packed) || !mem_add(*packed, ALIGN, packed))
+            return false;
+    }
+    *scratch = (*scratch + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    return *packed < PTRDIFF_MAX;
+}
+
+qp_status cpu_matmul_reserve(cpu_device *c, int max_rows, int64_t max_in, qp_error *err) {
+    if (max_rows < c->max_rows) max_rows = c->max_rows;
+    if (max_in < c->max_in) max_in = c->max_in;
+    size_t packed_bytes, scratch_bytes, all_scratch;
+    if (!measure_room(&c->matmul, max_rows, max_in, &packed_bytes, &scratch_bytes) ||
+        !mem_mul(scratch_bytes, (size_t)c->head.threads, &all_scratch))
+        return err_set(err, QP_TOO_LARGE, 0, "device: room for %d rows of %lld is more than any memory", max_rows,
+                       (long long)max_in);
+    uint8_t *packed = mem_big(packed_bytes), *scratch = mem_big(all_scratch);
+    if (!packed || !scratch) {
+        mem_big_free(packed, packed_bytes);
+        mem_big_free(scratch, all_scratch);
+        return err_no_memory(err, packed ? all_scratch : packed_bytes, "the activations of a step");
+    }
+    mem_big_free(c->packed, c->packed_bytes);
+    mem_big_free(c->scratch, c->scratch_bytes * (size_t)c->head.threads);
+    c->packed = packed;
+    c->packed_bytes = packed_bytes;
+    c->scratch = scratch;
+    c->scratch_bytes = scratch_bytes;
+    c->max_rows = max_rows;
+    c->max_in = max_in;
+    return QP_OK;
+}
