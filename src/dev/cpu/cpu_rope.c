@@ -1,0 +1,71 @@
+/* cpu_rope.c — what happens to q, k and v between their products and attention: norm, rotation, into the pages.
+ *
+ * Called through the device's ops; calls the row kernels. Rows are counted through all spans, so that a step of many
+ * short sequences is shared out as evenly as one long prompt. */
+#include "cpu.h"
+#include <string.h>
+
+enum {
+    PIECE = 8192,      /* values of a task */
+    ALONE = 4 * PIECE, /* so many are not worth a second thread */
+};
+
+typedef struct job {
+    const cpu_device *c;
+    const rope_store_args *a;
+    int64_t n_rows, step;
+} job;
+
+static void turn(const job *j, float *heads, int n_heads, const float *norm, int64_t row) {
+    const rope_store_args *a = j->a;
+    const int dim = a->kv.head_dim, half = a->rot_dims / 2;
+    for (int h = 0; h < n_heads; h++) {
+        float *head = heads + (row * n_heads + h) * dim;
+        if (norm) j->c->row.norm(head, head, norm, a->norm_eps, dim);
+        if (half) j->c->row.rope(head, a->cos + row * half, a->sin + row * half, a->rot_dims);
+    }
+}
+
+/* One row's heads into slot `slot` of the page at `page`. */
+static void store(const job *j, uint8_t *page, int slot, const float *heads) {
+    const kv_view *kv = &j->a->kv;
+    const size_t dim = (size_t)kv->head_dim;
+    for (int h = 0; h < kv->n_kv_heads; h++, heads += dim) {
+        const size_t at = ((size_t)h * DEV_PAGE_TOKENS + (size_t)slot) * dim;
+        if (kv->type == KV_F16)
+            j->c->row.store_f16((uint16_t *)page + at, heads, kv->head_dim);
+        else
+            memcpy((float *)page + at, heads, dim * sizeof(float));
+    }
+}
+
+static void do_row(const job *j, const row_span *span, int i) {
+    const rope_store_args *a = j->a;
+    const int64_t row = span->row + i, position = span->past + i;
+    const size_t page = (size_t)span->pages[position / DEV_PAGE_TOKENS] * a->kv.page_stride;
+    const int slot = (int)(position % DEV_PAGE_TOKENS);
+    const int64_t width = (int64_t)a->kv.n_kv_heads * a->kv.head_dim;
+    turn(j, a->q, a->n_heads, a->q_norm, row);
+    turn(j, a->k, a->kv.n_kv_heads, a->k_norm, row);
+    store(j, a->kv.k + page, slot, a->k + row * width);
+    store(j, a->kv.v + page, slot, a->v + row * width);
+}
+
+static void do_rows(void *context, int64_t task, int worker) {
+    const job *j = context;
+    int64_t skip = task * j->step, left = j->step;
+    for (int s = 0; s < j->a->n_spans && left > 0; s++) {
+        const row_span *span = &j->a->spans[s];
+        for (; skip < span->n_rows && left > 0; skip++, left--) do_row(j, span, (int)skip);
+        skip -= span->n_rows;
+    }
+}
+
+void cpu_rope_store(device *d, const rope_store_args *a) {
+    job j = {.c = cpu_of(d), .a = a};
+    for (int s = 0; s < a->n_spans; s++) j.n_rows += a->spans[s].n_rows;
+    const int64_t each = (int64_t)(a->n_heads + 2 * a->kv.n_kv_heads) * a->kv.head_dim;
+    j.step = each < PIECE ? PIECE / each : 1;
+    if (j.n_rows * each <= ALONE) j.step = j.n_rows > 0 ? j.n_rows : 1;
+    pool_run(j.c->pool, do_rows, &j, (j.n_rows + j.step - 1) / j.step);
+}
