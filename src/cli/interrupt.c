@@ -1,0 +1,52 @@
+/* interrupt.c — one thread that waits for SIGINT. */
+#include "interrupt.h"
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { INTERRUPTED = 130 };
+
+static void *wait_for_signals(void *user) {
+    interrupt *in = user;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    for (int which; !sigwait(&set, &which);) {
+        pthread_mutex_lock(&in->lock);
+        if (!in->ask || in->was_asked) _exit(INTERRUPTED);
+        in->was_asked = true;
+        in->ask(in->user);
+        pthread_mutex_unlock(&in->lock);
+    }
+    return NULL;
+}
+
+void interrupt_start(interrupt *in) {
+    memset(in, 0, sizeof *in);
+    pthread_mutex_init(&in->lock, NULL);
+    struct sigaction now;
+    if (sigaction(SIGINT, NULL, &now) || now.sa_handler == SIG_IGN) return;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    in->is_running = !pthread_create(&in->thread, NULL, wait_for_signals, in);
+    if (in->is_running)
+        pthread_detach(in->thread);
+    else
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void interrupt_catch(interrupt *in, void (*ask)(void *user), void *user) {
+    pthread_mutex_lock(&in->lock);
+    in->ask = ask;
+    in->user = user;
+    pthread_mutex_unlock(&in->lock);
+}
+
+bool interrupt_asked(interrupt *in) {
+    pthread_mutex_lock(&in->lock);
+    const bool asked = in->was_asked;
+    pthread_mutex_unlock(&in->lock);
+    return asked;
+}

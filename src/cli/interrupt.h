@@ -1,0 +1,26 @@
+/* interrupt.h — Ctrl-C, without a signal handler and so without global state.
+ *
+ * SIGINT is blocked before any other thread exists, and one thread waits for it. The first signal goes to whoever has
+ * asked for it, so that a job ends in good order; without such a one, or at the second signal, the program ends at once
+ * with exit status 130. Where SIGINT is ignored from the start (nohup, a script's background job) it stays so. */
+#ifndef CLI_INTERRUPT_H
+#define CLI_INTERRUPT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+typedef struct interrupt {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    void (*ask)(void *user);
+    void *user;
+    bool is_running, was_asked;
+} interrupt;
+
+void interrupt_start(interrupt *in);
+/* From now on the first signal calls ask(user) from another thread. NULL: nobody is asked any more. */
+void interrupt_catch(interrupt *in, void (*ask)(void *user), void *user);
+/* Has there been a signal? */
+bool interrupt_asked(interrupt *in);
+
+#endif

@@ -1,0 +1,105 @@
+/* option.h — the settings of one run of quipu, and the table of options that fills them.
+ *
+ * The rows of option_table.c are the only place that knows an option: parsing, environment names, help, man page and
+ * completions all read them. Later sources win: default of the row, environment (QUIPU_NAME), command line. */
+#ifndef CLI_OPTION_H
+#define CLI_OPTION_H
+
+#include "base/err.h"
+
+enum { OPTION_LIST_MAX = 16 };
+
+typedef struct option_texts {
+    const char **at;
+    size_t count;
+} option_texts;
+
+typedef struct option_ints {
+    int64_t at[OPTION_LIST_MAX];
+    size_t count;
+} option_ints;
+
+/* One field for each row; texts are borrowed from argv, the environment or the table. */
+typedef struct options {
+    const char *model, *shape, *format;
+    const char *device, *cpu, *precision, *cache;
+    int64_t threads, context;
+    option_ints threads_list;
+    bool pin_threads;
+    double rope_scale, rope_alpha, rope_yarn;
+    const char *prompt, *file, *ids, *output;
+    int64_t new_tokens, last;
+    option_texts stop;
+    bool ignore_eos, chat, show_special;
+    bool greedy, temperature_last;
+    double temperature, top_p, min_p;
+    int64_t top_k, seed;
+    bool jsonl, no_special, parse_special, no_parse_special, pieces, skip_special, stream;
+    const char *name;
+    bool tensors;
+    option_ints prompt_list, sequences, depths;
+    int64_t repeat;
+    double seconds;
+    const char *completion;
+    bool man;
+    bool json, quiet, verbose, help;
+    const char *color;
+    const char *word; /* the argument that is no option: `bench compute`, `help generate`; NULL if there is none */
+    uint64_t given;   /* bit of each row that the environment or the command line has set */
+} options;
+
+typedef enum option_kind {
+    OPTION_FLAG,   /* bool */
+    OPTION_INT,    /* int64_t */
+    OPTION_REAL,   /* double */
+    OPTION_TEXT,   /* const char * */
+    OPTION_CHOICE, /* const char *, one of `choices` */
+    OPTION_TEXTS,  /* option_texts: may be repeated */
+    OPTION_INTS,   /* option_ints: comma-separated */
+} option_kind;
+
+typedef enum option_group {
+    GROUP_MODEL,
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    GROUP_SAMPLING,
+    GROUP_MEASURE,
+    GROUP_MACHINE,
+    GROUP_GENERAL,
+    GROUP_COUNT
+} option_group;
+
+typedef struct option_row {
+    const char *name; /* without dashes */
+    char letter;      /* 0: none */
+    option_kind kind;
+    option_group group;
+    unsigned commands; /* FOR_... of command.h */
+    size_t field;      /* offset in options */
+    const char *value; /* what help calls the value; NULL for flags */
+    const char *choices;
+    const char *standard;   /* the default, written as a user would; NULL: zero */
+    double lowest, highest; /* of numbers */
+    const char *help;
+} option_row;
+
+extern const option_row option_rows[];
+extern const size_t option_count;
+const char *option_group_title(option_group group);
+
+struct command;
+
+/* Fills *out from the defaults, the environment and argv[0..argc). An error is wrong usage. With --help the
+ * environment is not looked at. options_free() is owed in any case. */
+qp_status option_parse(options *out, const struct command *command, int argc, char **argv, qp_error *err);
+void options_free(options *o);
+/* Did the user set this field of *o? */
+bool option_given(const options *o, const struct command *command, const void *field);
+/* "threads" -> "QUIPU_THREADS". */
+void option_environment(char *out, size_t capacity, const char *name);
+/* Is `word` one of "a|b|c"? */
+bool option_is_choice(const char *choices, const char *word);
+/* Calls visit for each of "a|b|c". */
+void option_each_choice(const char *choices, void (*visit)(void *user, const char *choice), void *user);
+
+#endif

@@ -1,0 +1,138 @@
+/* option_table.c — every option of every command: name, letter, kind, range, default, help.
+ *
+ * A name may occur twice for different commands (`--threads` of bench takes a list), never twice for one. What the
+ * engine cannot do yet has no row, so it is refused like any other unknown name. */
+#include "command.h"
+#include <stddef.h>
+
+#define FLAG(name, letter, field, group, commands, help)                                                               \
+    { name, letter, OPTION_FLAG, group, commands, offsetof(options, field), NULL, NULL, NULL, 0, 0, help }
+#define TEXT(name, letter, field, group, commands, value, help)                                                        \
+    { name, letter, OPTION_TEXT, group, commands, offsetof(options, field), value, NULL, NULL, 0, 0, help }
+#define CHOICE(name, field, group, commands, choices, standard, help)                                                  \
+    { name, 0, OPTION_CHOICE, group, commands, offsetof(options, field), choices, choices, standard, 0, 0, help }
+#define NUMBER(kind, name, letter, field, group, commands, lowest, highest, standard, help)                            \
+    { name, letter, kind, group, commands, offsetof(options, field), "N", NULL, standard, lowest, highest, help }
+#define INTS(name, letter, field, group, commands, lowest, highest, standard, help)                                    \
+    {                                                                                                                  \
+        name, letter, OPTION_INTS, group, commands, offsetof(options, field), "N,N..", NULL, standard, lowest,         \
+            highest, help                                                                                              \
+    }
+
+enum {
+    RUNNING = FOR_GENERATE | FOR_LOGITS | FOR_BENCH,
+    WITH_MODEL = RUNNING | FOR_TOKENIZE | FOR_DETOKENIZE | FOR_TEMPLATE | FOR_INSPECT,
+    ANSWERING = WITH_MODEL | FOR_DEVICES | FOR_VERSION,
+    ALL = ANSWERING | FOR_HELP,
+};
+#define MANY 1073741824.0           /* tokens */
+#define SEEDS 9223372036854774784.0 /* the last double before 2^63 */
+
+/* clang-format off */
+const option_row option_rows[] = {
+    TEXT("model", 'm', model, GROUP_MODEL, WITH_MODEL, "PATH",
+         "folder in Hugging Face layout (default: the demo model that came with quipu)"),
+    TEXT("shape", 0, shape, GROUP_MODEL, FOR_BENCH, "NAME",
+         "random weights of this shape in memory instead of a model: tinyllama-1.1b, llama2-7b, ..."),
+    CHOICE("format", format, GROUP_MODEL, FOR_BENCH, "bf16|f16|f32", "bf16", "format of the random weights"),
+    CHOICE("precision", precision, GROUP_MODEL, RUNNING, "exact|fast", "fast",
+           "exact: float32 activations and sums; fast: activations may be rounded to 16 bits"),
+    CHOICE("cache", cache, GROUP_MODEL, RUNNING, "fp16|fp32", NULL,
+           "format of the cache (default: fp32 with --precision exact, else fp16)"),
+    NUMBER(OPTION_INT, "context", 0, context, GROUP_MODEL, FOR_GENERATE | FOR_LOGITS, 1, MANY, NULL,
+           "tokens of cache (default: what the work needs, at most the trained context)"),
+    NUMBER(OPTION_INT, "context", 0, context, GROUP_MODEL, FOR_INSPECT, 1, MANY, NULL,
+           "show the memory of a cache of N tokens too"),
+    NUMBER(OPTION_REAL, "rope-scale", 0, rope_scale, GROUP_MODEL, RUNNING, 1e-3, 1e6, NULL,
+           "linear scaling of positions by this factor instead of the model's own"),
+    NUMBER(OPTION_REAL, "rope-alpha", 0, rope_alpha, GROUP_MODEL, RUNNING, 1e-3, 1e6, NULL,
+           "NTK-aware change of the rotary base: theta * N^(d / (d - 2))"),
+    NUMBER(OPTION_REAL, "rope-yarn", 0, rope_yarn, GROUP_MODEL, RUNNING, 1, 1e6, NULL,
+           "YaRN by this factor over the trained context"),
+
+    TEXT("prompt", 'p', prompt, GROUP_INPUT, FOR_GENERATE | FOR_TOKENIZE, "TEXT", "the text, taken as it is"),
+    TEXT("file", 'f', file, GROUP_INPUT, FOR_GENERATE | FOR_TOKENIZE, "FILE",
+         "read the text from a file, byte for byte (- or neither option: standard input)"),
+    TEXT("file", 'f', file, GROUP_INPUT, FOR_TEMPLATE, "FILE", "a Jinja template instead of the model's"),
+    TEXT("ids", 0, ids, GROUP_INPUT, FOR_GENERATE, "FILE",
+         "token ids instead of text: a JSON array, or separated by blanks (- is standard input)"),
+    TEXT("ids", 0, ids, GROUP_INPUT, FOR_LOGITS | FOR_DETOKENIZE, "FILE",
+         "token ids: a JSON array, or separated by blanks (- or no such option: standard input)"),
+    FLAG("chat", 0, chat, GROUP_INPUT, FOR_GENERATE, "the prompt is a user's message in the model's chat template"),
+    TEXT("name", 0, name, GROUP_INPUT, FOR_TEMPLATE, "NAME", "which template, where the model has several"),
+    FLAG("jsonl", 0, jsonl, GROUP_INPUT, FOR_TOKENIZE,
+         "each input line is a JSON string, each output line an array of ids"),
+    FLAG("jsonl", 0, jsonl, GROUP_INPUT, FOR_DETOKENIZE,
+         "each input line is a JSON array of ids, each output line a string"),
+    FLAG("no-special", 0, no_special, GROUP_INPUT, FOR_TOKENIZE | FOR_GENERATE,
+         "leave out the tokens that the tokenizer adds around the text"),
+    FLAG("parse-special", 0, parse_special, GROUP_INPUT, FOR_TOKENIZE | FOR_GENERATE,
+         "special tokens written in the text are read as such (this is the default)"),
+    FLAG("no-parse-special", 0, no_parse_special, GROUP_INPUT, FOR_TOKENIZE | FOR_GENERATE,
+         "special tokens written in the text are plain characters"),
+
+    NUMBER(OPTION_INT, "new-tokens", 'n', new_tokens, GROUP_OUTPUT, FOR_GENERATE, 1, MANY, NULL,
+           "at most this many new tokens (default: until an end token or the end of the context)"),
+    {"stop", 0, OPTION_TEXTS, GROUP_OUTPUT, FOR_GENERATE, offsetof(options, stop), "STR", NULL, NULL, 0, 0,
+     "stop before this text; may be given several times"},
+    FLAG("ignore-eos", 0, ignore_eos, GROUP_OUTPUT, FOR_GENERATE, "end tokens do not end the text"),
+    FLAG("show-special", 0, show_special, GROUP_OUTPUT, FOR_GENERATE, "show special tokens in the text"),
+    NUMBER(OPTION_INT, "last", 0, last, GROUP_OUTPUT, FOR_LOGITS, 1, MANY, NULL,
+           "logits of the last N positions only (default: of all)"),
+    TEXT("output", 'o', output, GROUP_OUTPUT, FOR_LOGITS, "FILE", "the safetensors file to write"),
+    FLAG("pieces", 0, pieces, GROUP_OUTPUT, FOR_TOKENIZE, "show what each token is"),
+    FLAG("skip-special", 0, skip_special, GROUP_OUTPUT, FOR_DETOKENIZE, "leave out special tokens"),
+    FLAG("stream", 0, stream, GROUP_OUTPUT, FOR_DETOKENIZE,
+         "as --jsonl, one id at a time: each output line is the array of chunks, null where nothing shows yet"),
+    FLAG("tensors", 0, tensors, GROUP_OUTPUT, FOR_INSPECT, "list all tensors"),
+
+    FLAG("greedy", 0, greedy, GROUP_SAMPLING, FOR_GENERATE, "always the most probable token: temperature 0"),
+    NUMBER(OPTION_REAL, "temperature", 0, temperature, GROUP_SAMPLING, FOR_GENERATE, 0, 100, "0.8",
+           "flatter above 1, sharper below; under 0.01 greedy"),
+    NUMBER(OPTION_INT, "top-k", 0, top_k, GROUP_SAMPLING, FOR_GENERATE, 0, MANY, NULL,
+           "keep the N most probable tokens (default: off)"),
+    NUMBER(OPTION_REAL, "top-p", 0, top_p, GROUP_SAMPLING, FOR_GENERATE, 0, 1, NULL,
+           "keep the fewest tokens whose probabilities reach N (default: off)"),
+    NUMBER(OPTION_REAL, "min-p", 0, min_p, GROUP_SAMPLING, FOR_GENERATE, 0, 1, NULL,
+           "keep tokens at least N times as probable as the best (default: 0.05 if neither --top-k nor --top-p is given)"),
+    FLAG("temperature-last", 0, temperature_last, GROUP_SAMPLING, FOR_GENERATE, "temperature after the truncations"),
+    NUMBER(OPTION_INT, "seed", 0, seed, GROUP_SAMPLING, FOR_GENERATE, 0, SEEDS, NULL,
+           "the same seed gives the same text (default: another one each time)"),
+
+    INTS("prompt-tokens", 'p', prompt_list, GROUP_MEASURE, FOR_BENCH, 0, MANY, "512", "prompt lengths; 0: none"),
+    NUMBER(OPTION_INT, "new-tokens", 'n', new_tokens, GROUP_MEASURE, FOR_BENCH, 0, MANY, "128", "new tokens; 0: none"),
+    INTS("sequences", 'b', sequences, GROUP_MEASURE, FOR_BENCH, 1, 4096, "1", "sequences at the same time"),
+    INTS("depth", 'd', depths, GROUP_MEASURE, FOR_BENCH, 0, MANY, "0", "tokens that are in the cache before"),
+    NUMBER(OPTION_INT, "repeat", 0, repeat, GROUP_MEASURE, FOR_BENCH, 1, 10000, "5", "how often each figure is measured"),
+    NUMBER(OPTION_REAL, "seconds", 0, seconds, GROUP_MEASURE, FOR_BENCH, 0.01, 600, NULL,
+           "time for each limit of the machine (default: 1 for bandwidth and compute alone, 0.3 beside a model)"),
+    NUMBER(OPTION_INT, "seed", 0, seed, GROUP_MEASURE, FOR_BENCH, 0, SEEDS, "1", "of random weights and prompts"),
+
+    CHOICE("device", device, GROUP_MACHINE, RUNNING, "auto|cpu", "auto", "where the model runs"),
+    NUMBER(OPTION_INT, "threads", 0, threads, GROUP_MACHINE, FOR_GENERATE | FOR_LOGITS, 1, 1024, NULL,
+           "CPU threads (default: the physical cores that the process may use)"),
+    INTS("threads", 0, threads_list, GROUP_MACHINE, FOR_BENCH, 1, 1024, NULL,
+         "CPU threads, one after the other (default: the physical cores that the process may use)"),
+    CHOICE("cpu", cpu, GROUP_MACHINE, RUNNING, "ref|avx2|avx512|avx512bf16|amx", NULL,
+           "instructions to use (default: the best that the machine has)"),
+    FLAG("pin-threads", 0, pin_threads, GROUP_MACHINE, RUNNING, "bind each thread to a core"),
+
+    FLAG("json", 0, json, GROUP_GENERAL, ANSWERING, "answer in JSON"),
+    FLAG("quiet", 'q', quiet, GROUP_GENERAL, ALL, "only errors on standard error"),
+    FLAG("verbose", 'v', verbose, GROUP_GENERAL, ALL, "say more on standard error"),
+    CHOICE("color", color, GROUP_GENERAL, ALL, "auto|always|never", "auto",
+           "colours (auto: on a terminal, unless NO_COLOR is set)"),
+    FLAG("help", 'h', help, GROUP_GENERAL, ALL, "show this help"),
+    FLAG("man", 0, man, GROUP_OUTPUT, FOR_HELP, "print the man page"),
+    CHOICE("completion", completion, GROUP_OUTPUT, FOR_HELP, "bash|zsh|fish", NULL, "print the completions of a shell"),
+};
+/* clang-format on */
+
+const size_t option_count = sizeof option_rows / sizeof *option_rows;
+_Static_assert(sizeof option_rows / sizeof *option_rows <= 64, "options.given has a bit for each row");
+
+const char *option_group_title(option_group group) {
+    static const char *const titles[GROUP_COUNT] = {"Model",   "Input",   "Output", "Sampling",
+                                                    "Measure", "Machine", "General"};
+    return titles[group];
+}
