@@ -134,7 +134,8 @@ bool value_getattr(tmpl_run *r, value on, const vstr *name, value *out) {
             !tmpl_method_is_unsafe(on, (span){name->at, name->bytes}) && !(name->bytes && name->at[0] == '_'))
             return *out = found->val, true;
     }
-    if (on.kind == V_UNDEFINED) return tmpl_fail_undefined(r, on);
+    const bool is_internal = name->bytes > 4 && !memcmp(name->at, "__", 2) && !memcmp(name->at + name->bytes - 2, "__", 2);
+    if (on.kind == V_UNDEFINED && !is_internal) return tmpl_fail_undefined(r, on);
     if (!attribute(r, on, name, out, &is_known)) return false;
     if (is_known) {
         if (name->bytes && name->at[0] == '_') *out = value_undefined_item(r, on, key_of(name), true);

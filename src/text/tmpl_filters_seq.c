@@ -23,13 +23,12 @@ static bool filter_first(tmpl_run *r, value on, const value *args, const call_ar
 
 /* What reversed() takes. */
 static bool can_reverse(value v) {
-    return v.kind == V_STR || value_is_seq(v) || v.kind == V_DICT || v.kind == V_VIEW || v.kind == V_RANGE;
+    return v.kind == V_STR || value_is_seq(v) || v.kind == V_DICT || v.kind == V_VIEW || v.kind == V_RANGE || v.kind == V_UNDEFINED;
 }
 
 static bool filter_last(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     iter it;
     bool is_done;
-    if (on.kind == V_UNDEFINED) return tmpl_fail_undefined(r, on);
     if (!can_reverse(on)) return tmpl_fail(r, "'%s' object is not reversible", value_type(on));
     if (on.kind == V_STR && on.str->bytes) return value_getitem(r, on, value_int(-1), out);
     if (!iter_begin(r, on, &it)) return false;
@@ -48,7 +47,6 @@ static bool next_reversed(tmpl_run *r, vgen *gen, value *out, bool *is_done) { r
 static bool filter_reverse(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     vgen *gen;
     if (on.kind == V_STR) return value_slice(r, on, value_none(), value_none(), value_int(-1), out);
-    if (on.kind == V_UNDEFINED) return tmpl_fail_undefined(r, on);
     if (can_reverse(on)) {
         if (!value_generator(r, next_reversed, on, &gen, out)) return false;
         gen->source = (iter){.on = on, .is_reversed = true};
@@ -66,10 +64,18 @@ static bool truth_of(tmpl_run *r, value v, bool *out) {
     return v.kind == V_MISSING || value_truth(r, v, out);
 }
 
+/* sorted(reverse=...) wants an integer. */
+static bool reverse_of(tmpl_run *r, value v, bool *out) {
+    int64_t number = 0;
+    if (v.kind != V_MISSING && !tmpl_want_int(r, v, &number)) return false;
+    *out = number != 0;
+    return true;
+}
+
 static bool filter_sort(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     sort_rules rules = {.attribute = args[2], .many = true, .fallback = {.kind = V_MISSING}};
     bool is_reversed, is_sensitive;
-    if (!truth_of(r, args[0], &is_reversed) || !truth_of(r, args[1], &is_sensitive)) return false;
+    if (!reverse_of(r, args[0], &is_reversed) || !truth_of(r, args[1], &is_sensitive)) return false;
     rules.is_reversed = is_reversed;
     rules.ignore_case = !is_sensitive;
     return tmpl_sort(r, on, &rules, out, NULL);
@@ -78,7 +84,7 @@ static bool filter_sort(tmpl_run *r, value on, const value *args, const call_arg
 static bool filter_dictsort(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     bool is_sensitive, is_reversed;
     sort_rules rules = {.fallback = {.kind = V_MISSING}};
-    if (!truth_of(r, args[0], &is_sensitive) || !truth_of(r, args[2], &is_reversed)) return false;
+    if (!truth_of(r, args[0], &is_sensitive) || !reverse_of(r, args[2], &is_reversed)) return false;
     const bool by_value = args[1].kind == V_STR && span_is(value_span(args[1]), "value");
     if (args[1].kind != V_MISSING && !by_value && !(args[1].kind == V_STR && span_is(value_span(args[1]), "key")))
         return tmpl_fail(r, "You can only sort by either \"key\" or \"value\"");

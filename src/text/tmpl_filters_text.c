@@ -80,18 +80,21 @@ static bool filter_indent(tmpl_run *r, value on, const value *args, const call_a
 
 static bool filter_truncate(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     int64_t length = 255, leeway = 5;
-    bool kills;
+    size_t points;
+    bool kills, has_length;
     value end, cut, space, parts;
     if (args[0].kind != V_MISSING && !tmpl_want_int(r, args[0], &length)) return false;
     if (!truth_of(r, args[1], &kills)) return false;
     if (value_given(args[3]) && !tmpl_want_int(r, args[3], &leeway)) return false;
     if (args[2].kind == V_MISSING ? !value_borrow(r, SPAN("..."), &end) : (end = args[2], false)) return false;
-    if (on.kind == V_UNDEFINED) return *out = on, true;
-    if (end.kind != V_STR || on.kind != V_STR) return tmpl_fail(r, "truncate works on texts, not on %s", value_type(on));
+    if (end.kind != V_STR) return tmpl_fail(r, "truncate: end must be str, not %s", value_type(end));
     const int64_t end_points = (int64_t)tmpl_text_points(end.str);
     if (length < end_points) return tmpl_fail(r, "expected length >= %lld, got %lld", (long long)end_points, (long long)length);
     if (leeway < 0) return tmpl_fail(r, "expected leeway >= 0, got %lld", (long long)leeway);
-    if ((int64_t)tmpl_text_points(on.str) <= length + leeway) return *out = on, true;
+    if (!value_length(r, on, &points, &has_length)) return false;
+    if (!has_length) return tmpl_fail(r, "object of type '%s' has no len()", value_type(on));
+    if ((int64_t)points <= length + leeway) return *out = on, true;
+    if (on.kind != V_STR) return tmpl_fail(r, "truncate works on texts, not on %s", value_type(on));
     if (!value_slice(r, on, value_none(), value_int(length - end_points), value_none(), &cut)) return false;
     if (!kills) {
         value sep_args[2] = {{.kind = V_MISSING}, value_int(1)};

@@ -31,9 +31,7 @@ static bool next_char(tmpl_run *r, iter *it, value *out, bool *is_done) {
     while (end < s->bytes && ((unsigned char)s->at[end] & 0xc0) == 0x80) end++;
     const span one = {s->at + it->at, end - it->at};
     it->at = end;
-    if (!value_borrow(r, one, out)) return false;
-    out->is_markup = it->on.is_markup;
-    return true;
+    return value_borrow(r, one, out); /* also Markup gives plain characters */
 }
 
 static bool next_pair(tmpl_run *r, const vdict *d, view_kind kind, size_t at, value *out) {

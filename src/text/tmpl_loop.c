@@ -6,21 +6,38 @@
  * they are put aside. As in Jinja, `else` also runs when every round ended with continue or break. */
 #include "tmpl_run.h"
 
-/* Whether the loop's `if` wants this item. */
-static bool passes(tmpl_run *r, vloop *loop, value item, bool *out) {
+/* The item as Jinja's filtering function passes it on: a target of several names has unpacked it to a tuple. */
+static bool rebuild(tmpl_run *r, const node *target, value *item) {
+    if (target->kind != N_TUPLE) return *item = *tmpl_slot(r, target->ref), true;
+    if (!value_seq(r, V_TUPLE, (size_t)target->list.count, item)) return false;
+    for (int i = 0; i < target->list.count; i++)
+        if (!rebuild(r, target->list.at[i], &item->seq->at[i])) return false;
+    return true;
+}
+
+static bool test_item(tmpl_run *r, vloop *loop, value *item, bool *out) {
     const frame_info *test = loop->n->frame3;
-    const uint32_t at = r->at;
     value holds;
     for (int i = 0; i < test->n_stores; i++) loop->saved[i] = *tmpl_slot(r, test->stores[i].from);
-    if (!tmpl_assign(r, loop->n->c, item)) return false;
+    if (!tmpl_assign(r, loop->n->c, *item) || !rebuild(r, loop->n->c, item)) return false;
     for (int i = 0; i < test->n_stores; i++) {
         value *body = tmpl_slot(r, test->stores[i].from);
         *tmpl_slot(r, test->stores[i].to) = *body;
         *body = loop->saved[i];
     }
-    if (!tmpl_eval(r, loop->n->b, &holds) || !value_truth(r, holds, out)) return false;
+    return tmpl_eval(r, loop->n->b, &holds) && value_truth(r, holds, out);
+}
+
+/* Whether the loop's `if` wants this item. A macro that was called from the body may be the one who asks, so the
+ * variables are those of the loop. */
+static bool passes(tmpl_run *r, vloop *loop, value *item, bool *out) {
+    const uint32_t at = r->at;
+    activation *before = r->vars;
+    r->vars = loop->vars;
+    const bool is_right = test_item(r, loop, item, out);
+    r->vars = before;
     r->at = at;
-    return true;
+    return is_right;
 }
 
 /* The next item that the loop's `if` lets through. */
@@ -30,7 +47,7 @@ static bool next_raw(tmpl_run *r, vloop *loop, value *out, bool *is_done) {
     while (!is_wanted && !*is_done) {
         if (!iter_next(r, &loop->items, out, is_done)) return false;
         is_wanted = true;
-        if (!*is_done && loop->saved && !passes(r, loop, *out, &is_wanted)) return false;
+        if (!*is_done && loop->saved && !passes(r, loop, out, &is_wanted)) return false;
     }
     loop->is_exhausted = *is_done;
     return true;
@@ -115,7 +132,7 @@ bool tmpl_loop_attr(tmpl_run *r, vloop *loop, span name, value *out, bool *is_kn
 static bool begin(tmpl_run *r, const node *n, value on, int64_t depth0, activation *outer, vloop **out) {
     vloop *loop = tmpl_get(r, 1, sizeof *loop);
     if (!loop) return false;
-    *loop = (vloop){.n = n, .outer = outer, .on = on, .index0 = -1, .depth0 = depth0, .length = UNKNOWN};
+    *loop = (vloop){.n = n, .outer = outer, .on = on, .index0 = -1, .depth0 = depth0, .length = UNKNOWN, .vars = r->vars};
     *out = loop;
     if (!iter_begin(r, on, &loop->items)) return false;
     if (!n->b) return true;

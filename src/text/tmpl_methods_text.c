@@ -244,8 +244,7 @@ static bool method_format(tmpl_run *r, value on, const value *args, const call_a
 
 static bool method_format_map(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     if (call->named || call->count != 1) return tmpl_fail(r, "format_map() takes exactly one argument");
-    if (call->at[0].kind != V_DICT) return tmpl_fail(r, "format_map() argument must be a mapping, not %s", value_type(call->at[0]));
-    const call_args named = {.named = call->at[0].dict};
+    const call_args named = {.named = call->at[0].kind == V_DICT ? call->at[0].dict : NULL};
     return tmpl_format(r, on, &named, out);
 }
 

@@ -177,6 +177,7 @@ activation *tmpl_activation(tmpl_run *r, const func_info *f, activation *outer);
 
 struct vloop {
     const node *n;
+    activation *vars;  /* where its body runs */
     activation *outer; /* for recursion */
     value on;
     iter items;

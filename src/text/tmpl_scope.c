@@ -350,18 +350,22 @@ static void place_macro(scoper *s, node *n, const place_in *in) {
     place_list(s, &n->list, &inside);
 }
 
-static bool sets_loop(const node *n) {
+/* Whether a node of the tree, itself included, is what `is_it` looks for. */
+static bool any_node(const node *n, bool (*is_it)(const node *n)) {
     const node_list *const lists[] = {&n->list, &n->list2, &n->list3};
-    if (n->kind == N_NAME && n->use == USE_STORE && span_is((span){n->text->at, n->text->bytes}, "loop")) return true;
-    if ((n->a && sets_loop(n->a)) || (n->b && sets_loop(n->b)) || (n->c && sets_loop(n->c))) return true;
+    if (is_it(n)) return true;
+    if ((n->a && any_node(n->a, is_it)) || (n->b && any_node(n->b, is_it)) || (n->c && any_node(n->c, is_it))) return true;
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < lists[i]->count; k++)
-            if (sets_loop(lists[i]->at[k])) return true;
+            if (any_node(lists[i]->at[k], is_it)) return true;
     return false;
 }
 
-/* Gives the names of a target their slots. */
-static void place_target(scoper *s, node *target, const place_in *in) { place(s, target, in); }
+static bool sets_loop(const node *n) {
+    return n->kind == N_NAME && n->use == USE_STORE && span_is((span){n->text->at, n->text->bytes}, "loop");
+}
+
+static bool is_scoped_block(const node *n) { return n->kind == N_BLOCK && n->is_flag; }
 
 /* The `if` of a loop has variables of its own: a second set of the target's names. */
 static void place_for_test(scoper *s, node *n, const place_in *in) {
@@ -392,7 +396,7 @@ static void place_for(scoper *s, node *n, const place_in *in) {
     otherwise = body;
     s->now = &body;
     var_ref loop = {.slot = NO_SLOT};
-    if (n->is_flag || body_mentions(&n->list, "loop")) {
+    if (n->is_flag || body_mentions(&n->list, "loop") || any_node(n, is_scoped_block)) {
         const vstr *name = known_text(s, "loop");
         const symbol *y = name ? declare(s, &body, name) : NULL;
         if (y) loop.slot = y->slot;
@@ -400,11 +404,11 @@ static void place_for(scoper *s, node *n, const place_in *in) {
     look_targets(s, n->c);
     look_list(s, &n->list);
     if (s->status != QP_OK) return;
-    if (sets_loop(n)) fail(s, n, QP_BAD_FORMAT, "Can't assign to special loop variable in for-loop target", NULL);
+    if (any_node(n, sets_loop)) fail(s, n, QP_BAD_FORMAT, "Can't assign to special loop variable in for-loop target", NULL);
     n->frame = make_frame(s, &body);
     if (n->frame) n->frame->loop_slot = loop.slot;
     const place_in inside = {.names = &body, .in_loop = true};
-    place_target(s, n->c, &inside);
+    place(s, n->c, &inside);
     if (n->b) place_for_test(s, n, &inside);
     place_list(s, &n->list, &inside);
     s->now = &otherwise;

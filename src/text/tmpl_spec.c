@@ -67,27 +67,42 @@ bool tmpl_spec_int(tmpl_run *r, strbuf *out, int64_t x, const spec *s) {
     return tmpl_spend(r, (uint64_t)s->width / 16) && tmpl_buffer_ok(r, out);
 }
 
+/* Without a type but with a precision: like g, but a whole number keeps ".0", for which one digit more is needed
+ * before it goes to an exponent. */
+static char *short_digits(double x, const spec *s) {
+    const int precision = s->precision ? (int)s->precision : 1;
+    char *text = NULL, *made = NULL;
+    if (!isfinite(x)) return asprintf(&text, "%g", x) < 0 ? NULL : text;
+    if (asprintf(&text, "%.*e", precision - 1, x) < 0) return NULL;
+    char *mark = strchr(text, 'e');
+    const int exponent = atoi(mark + 1);
+    if (exponent >= -4 && exponent < precision - 1) {
+        free(text);
+        if (asprintf(&text, s->is_alternate ? "%#.*g" : "%.*g", precision, x) < 0) return NULL;
+        if (strchr(text, '.')) return text;
+        mark = text + strlen(text);
+        if (asprintf(&made, "%s.0", text) < 0) made = NULL;
+    } else {
+        size_t digits = (size_t)(mark - text);
+        while (!s->is_alternate && strchr(text, '.') && text[digits - 1] == '0') digits--;
+        if (text[digits - 1] == '.') digits--;
+        if (asprintf(&made, "%.*s%s", (int)digits, text, mark) < 0) made = NULL;
+    }
+    free(text);
+    return made;
+}
+
 /* The digits of |x| by type and precision, as printf has them. */
 static char *real_digits(double x, const spec *s) {
     char format[8] = "%";
     char *text = NULL;
     char type = s->type;
-    int precision = s->precision < 0 ? 6 : (int)s->precision;
+    const int precision = s->precision < 0 ? 6 : (int)s->precision;
+    if (!type) return short_digits(x, s);
     if (type == '%') x *= 100, type = 'f';
     if (type == 'n') type = 'g';
-    if (!type) type = 'g', precision = precision ? precision : 1;
     snprintf(format, sizeof format, "%%%s.*%c", s->is_alternate ? "#" : "", type);
     return asprintf(&text, format, precision, x) < 0 ? NULL : text;
-}
-
-/* Without a type and with a precision: like g, but a whole number keeps ".0" (and goes to an exponent one earlier). */
-static void add_point(strbuf *b, double x, const spec *s) {
-    if (s->type || !isfinite(x) || memchr(b->at, '.', b->bytes) || memchr(b->at, 'e', b->bytes)) return;
-    if (s->precision > 0 && (int64_t)b->bytes >= s->precision && b->bytes > 1 && x >= pow(10, (double)(s->precision - 1)) && (int64_t)b->bytes == s->precision) {
-        strbuf_text(b, ".0");
-        return;
-    }
-    strbuf_text(b, ".0");
 }
 
 bool tmpl_spec_real(tmpl_run *r, strbuf *out, double x, const spec *s) {
@@ -101,7 +116,6 @@ bool tmpl_spec_real(tmpl_run *r, strbuf *out, double x, const spec *s) {
         if (!digits) return tmpl_no_memory(r);
         strbuf_text(&body, digits);
         free(digits);
-        if (body.at) add_point(&body, fabs(x), s);
     }
     bool is_zero = !body.failed;
     size_t whole = 0;

@@ -100,6 +100,12 @@ static bool write_value(tmpl_run *r, value v) {
     return is_right;
 }
 
+/* What filter and call blocks give must be a text already. */
+static bool write_text(tmpl_run *r, value v) {
+    if (v.kind != V_STR) return tmpl_fail(r, "sequence item: expected str instance, %s found", value_type(v));
+    return tmpl_write(r, value_span(v));
+}
+
 static flow exec_output(tmpl_run *r, const node *n) {
     value v;
     for (int i = 0; i < n->list.count; i++)
@@ -144,7 +150,7 @@ static flow exec_filter_block(tmpl_run *r, const node *n) {
     if (!tmpl_enter_frame(r, n->frame)) return FLOW_FAIL;
     const flow how = tmpl_capture(r, &n->list, &text);
     if (how != FLOW_GO) return how;
-    return done(apply_filters(r, n->a, &text) && write_value(r, text));
+    return done(apply_filters(r, n->a, &text) && write_text(r, text));
 }
 
 /* ---- the rest ---- */
@@ -178,7 +184,7 @@ static flow exec_call_block(tmpl_run *r, const node *n) {
         args.named = named.dict;
     }
     r->at = n->a->at;
-    return done(tmpl_dict_set(r, args.named, key, macro) && tmpl_call(r, callee, &args, &text) && write_value(r, text));
+    return done(tmpl_dict_set(r, args.named, key, macro) && tmpl_call(r, callee, &args, &text) && write_text(r, text));
 }
 
 static flow exec_generation(tmpl_run *r, const node *n) {
