@@ -141,6 +141,7 @@ def put_properties():
     assert len(records) <= 256 and len(blocks) <= 65535
     put_array("uint16_t", "uni_stage1", stage1)
     put_array("uint8_t", "uni_stage2", stage2, 32)
+    print(f"const int uni_n_records = {len(records)};")
     put_array("uint64_t", "uni_records", list(records), 6, "0x%xu")
     put_young(category)
 

@@ -47,6 +47,7 @@ typedef struct scan_node {
     int16_t class_index, next, other;
     bool keeps; /* never gives characters back: possessive, or nothing behind it could want them */
     uint32_t min, max;
+    uint64_t ascii[2]; /* SCAN_BRANCH: the ASCII characters with which `next` may begin */
 } scan_node;
 
 struct scan {
@@ -56,9 +57,11 @@ struct scan {
     scan_class classes[SCAN_MAX_CLASSES];
     int n_classes;
     uint32_t ascii[128]; /* a bit per class that has the character */
-    bool may_start[129]; /* by ASCII character, [128]: any other */
+    bool may_start[128]; /* by ASCII character */
 };
 
 bool scan_has(const scan_class *c, uint32_t character);
+/* The same by the character's bits (uni.h) alone, for characters in none of the class's ranges. */
+bool scan_has_bits(const scan_class *c, uint64_t bits);
 
 #endif

@@ -378,41 +378,84 @@ static bool always_matches(const scan *s, int index) {
     return n->op == SCAN_CLASS && n->min == 0 && always_matches(s, n->next);
 }
 
+/* A character, or (c == ANY_OTHER) all that share these bits and are in no class's ranges. */
+typedef struct probe {
+    uint32_t c;
+    uint64_t bits;
+} probe;
+enum { ANY_OTHER = UINT32_MAX };
+
+static bool has(const scan *s, const scan_node *n, probe p) {
+    const scan_class *k = &s->classes[n->class_index];
+    return p.c == ANY_OTHER ? scan_has_bits(k, p.bits) : scan_has(k, p.c);
+}
+
 /* Whether what begins at the node may take the character first; *is_empty: it may also match nothing. */
-static bool may_take(const scan *s, int index, uint32_t c, bool *is_empty) {
+static bool may_take(const scan *s, int index, probe p, bool *is_empty) {
     const scan_node *n = &s->nodes[index];
     if (n->op == SCAN_ACCEPT) return *is_empty = true, false;
     if (n->op == SCAN_BRANCH) {
-        const bool first = may_take(s, n->next, c, is_empty);
-        return may_take(s, n->other, c, is_empty) || first;
+        const bool first = may_take(s, n->next, p, is_empty);
+        return may_take(s, n->other, p, is_empty) || first;
     }
     if (n->op != SCAN_CLASS) return *is_empty = true, true;
-    return scan_has(&s->classes[n->class_index], c) || (n->min == 0 && may_take(s, n->next, c, is_empty));
+    const bool takes = has(s, n, p);
+    return (n->min == 0 && may_take(s, n->next, p, is_empty)) || takes;
 }
 
-/* A member of the class among a few hundred probes that are also wanted by what follows means: may backtrack. Only a
- * class of plain ASCII members can be judged exactly; others give back unless nothing follows. */
+static bool both_take(const scan *s, const scan_node *n, probe p) {
+    bool is_empty = false;
+    return has(s, n, p) && (may_take(s, n->next, p, &is_empty) || is_empty);
+}
+
+static bool has_wide_ranges(const scan *s) {
+    for (int k = 0; k < s->n_classes; k++)
+        for (int t = 0; t < s->classes[k].n_terms; t++)
+            for (int i = 0; i < s->classes[k].terms[t].n_ranges; i++) {
+                const uint32_t *range = s->classes[k].terms[t].ranges[i];
+                if (range[1] >= 0x80 && range[0] != range[1]) return true;
+            }
+    return false;
+}
+
+/* Lone wide characters of ranges (the third cases of s and k) are probed by themselves. */
+static bool wide_characters_clash(const scan *s, const scan_node *n) {
+    for (int k = 0; k < s->n_classes; k++)
+        for (int t = 0; t < s->classes[k].n_terms; t++)
+            for (int i = 0; i < s->classes[k].terms[t].n_ranges; i++)
+                if (both_take(s, n, (probe){s->classes[k].terms[t].ranges[i][1], 0})) return true;
+    return false;
+}
+
+/* Whether no character of the class could also begin what follows: then the class never gives one back. */
 static bool is_disjoint(const scan *s, const scan_node *n) {
-    const scan_class *k = &s->classes[n->class_index];
-    if (k->n_terms != 1 || k->terms[0].mask || k->terms[0].n_nots || k->terms[0].is_negated) return false;
-    for (int i = 0; i < k->terms[0].n_ranges; i++)
-        for (uint32_t c = k->terms[0].ranges[i][0]; c <= k->terms[0].ranges[i][1]; c++) {
-            bool is_empty = false;
-            if (c >= 0x80 || may_take(s, n->next, c, &is_empty) || is_empty) return false;
-        }
+    bool is_empty = false;
+    may_take(s, n->next, (probe){0, 0}, &is_empty);
+    if (is_empty || has_wide_ranges(s) || wide_characters_clash(s, n)) return false;
+    for (uint32_t c = 0; c < 0x80; c++)
+        if (both_take(s, n, (probe){c, 0})) return false;
+    for (int i = 0; i < uni_n_records; i++)
+        if (both_take(s, n, (probe){ANY_OTHER, uni_records[i]})) return false;
     return true;
 }
 
 static void learn_tables(scan *s) {
     for (uint32_t c = 0; c < 128; c++) {
         bool is_empty = false;
+        const probe p = {c, 0};
         for (int k = 0; k < s->n_classes; k++) s->ascii[c] |= (uint32_t)scan_has(&s->classes[k], c) << k;
-        s->may_start[c] = may_take(s, s->start, c, &is_empty);
+        s->may_start[c] = may_take(s, s->start, p, &is_empty);
+        for (int i = 0; i < s->n_nodes; i++) {
+            scan_node *n = &s->nodes[i];
+            is_empty = false;
+            if (n->op == SCAN_BRANCH && (may_take(s, n->next, p, &is_empty) || is_empty))
+                n->ascii[c >> 6] |= 1ull << (c & 63);
+        }
     }
-    s->may_start[128] = true;
-    for (int i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i].op == SCAN_CLASS && (always_matches(s, s->nodes[i].next) || is_disjoint(s, &s->nodes[i])))
-            s->nodes[i].keeps = true;
+    for (int i = 0; i < s->n_nodes; i++) {
+        scan_node *n = &s->nodes[i];
+        if (n->op == SCAN_CLASS && (always_matches(s, n->next) || is_disjoint(s, n))) n->keeps = true;
+    }
 }
 
 qp_status scan_compile(scan **out, span pattern, qp_error *err) {

@@ -6,6 +6,7 @@
 
 extern const uint16_t uni_stage1[4352];
 extern const uint8_t uni_stage2[];
+extern const int uni_n_records;
 extern const uint64_t uni_records[];
 
 extern const int uni_n_scripts;
