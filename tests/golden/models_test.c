@@ -1,0 +1,325 @@
+/* models_test.c — whole models against the reference's logits and greedy continuations.
+ *
+ * The folders beside this file (and, where QUIPU_FIXTURES has more of the same families, those too) hold tiny random
+ * models with what transformers computed in float32. Each is run at every instruction level of the machine: exact
+ * precision within the case's float32 bound, the same bits with 1, 2 and 4 threads and with the prompt cut anywhere;
+ * fast precision within the 16-bit bound. */
+#include "quipu.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "dev/dev.h"
+#include "format/safetensors.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+typedef struct golden {
+    char folder[512], name[64];
+    double exact_bound, fast_bound, logits_std;
+    int32_t short_ids[64], long_ids[256], greedy[64];
+    double gaps[64];
+    size_t n_short, n_long, n_greedy;
+    safetensors file;
+    const float *short_logits, *long_last;
+    size_t n_short_rows, vocabulary; /* the last rows of the short prompt that are known */
+} golden;
+
+/* ---- reading ---- */
+
+static size_t read_ids(const json_t *list, int32_t *out, size_t capacity) {
+    const size_t n = json_array_size(list);
+    assert_true(n && n <= capacity);
+    for (size_t i = 0; i < n; i++) out[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    return n;
+}
+
+static const ckpt_tensor *tensor(const golden *g, const char *name) {
+    for (size_t i = 0; i < g->file.n_tensors; i++)
+        if (!strcmp(g->file.tensors[i].name, name)) return &g->file.tensors[i];
+    return NULL;
+}
+
+static void read_golden(golden *g, const char *root, const json_t *entry) {
+    char path[640];
+    json_t *doc;
+    const json_t *tolerance = json_object_get(entry, "tolerance");
+    snprintf(g->name, sizeof g->name, "%s", json_string_value(json_object_get(entry, "name")));
+    snprintf(g->folder, sizeof g->folder, "%s/%s", root, g->name);
+    g->exact_bound = json_number_value(json_object_get(tolerance, "fp32_max_abs"));
+    g->fast_bound = json_number_value(json_object_get(tolerance, "low_precision_rel_rmse"));
+    g->logits_std = json_number_value(json_object_get(entry, "logits_std"));
+    snprintf(path, sizeof path, "%s/goldens.json", g->folder);
+    assert_int_equal(json_load_path(&doc, path, 1 << 20, NULL), QP_OK);
+    g->n_short = read_ids(json_object_get(doc, "short_ids"), g->short_ids, 64);
+    g->n_long = read_ids(json_object_get(doc, "long_ids"), g->long_ids, 256);
+    g->n_greedy = read_ids(json_object_get(doc, "greedy_from_short"), g->greedy, 64);
+    const json_t *gaps = json_object_get(doc, "greedy_runner_up_and_gap");
+    for (size_t i = 0; i < g->n_greedy; i++) g->gaps[i] = json_number_value(json_array_get(json_array_get(gaps, i), 1));
+    json_decref(doc);
+    snprintf(path, sizeof path, "%s/goldens.safetensors", g->folder);
+    assert_int_equal(safetensors_open(&g->file, path, NULL), QP_OK);
+    const ckpt_tensor *all = tensor(g, "short_logits"), *last = tensor(g, "short_logits_last4"),
+                      *rows = all ? all : last, *end = tensor(g, "long_last_logits");
+    assert_non_null(rows);
+    assert_non_null(end);
+    g->short_logits = (const float *)(const void *)rows->data;
+    g->n_short_rows = (size_t)rows->shape[0];
+    g->vocabulary = (size_t)rows->shape[1];
+    g->long_last = (const float *)(const void *)end->data;
+}
+
+/* ---- running ---- */
+
+static qp_model *open_model(const golden *g, const char *level, int threads, qp_precision precision) {
+    const qp_model_options o = {
+        .size = sizeof o, .device = "cpu", .cpu_level = level, .threads = threads, .precision = precision};
+    qp_model *m;
+    qp_error err;
+    if (qp_model_open(&m, g->folder, &o, &err) != QP_OK) fail_msg("%s", err.text);
+    return m;
+}
+
+/* Feeds ids in pieces of `piece`; logits of the last `last` positions, freed by the caller. */
+static float *logits_of(const qp_model *m, const int32_t *ids, size_t n, size_t last, size_t piece, size_t vocabulary) {
+    qp_sequence *s;
+    qp_error err;
+    float *out = mem_zarray(last * vocabulary, sizeof *out), *at = out;
+    if (qp_sequence_new(&s, m, n, QP_CACHE_DEFAULT, &err) != QP_OK) fail_msg("%s", err.text);
+    for (size_t done = 0; done < n;) {
+        const size_t count = n - done < piece ? n - done : piece, end = done + count;
+        const size_t wanted = end > n - last ? (end - (n - last) < count ? end - (n - last) : count) : 0;
+        const int32_t *part = ids + done;
+        if (qp_forward(&s, &part, &count, &wanted, 1, at, &err) != QP_OK) fail_msg("%s", err.text);
+        at += wanted * vocabulary;
+        done = end;
+    }
+    qp_sequence_free(s);
+    return out;
+}
+
+static double max_difference(const float *a, const float *b, size_t n) {
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = fabs((double)a[i] - b[i]);
+        worst = d > worst || isnan(d) ? d : worst;
+        if (isnan(d)) return INFINITY;
+    }
+    return worst;
+}
+
+static double relative_rmse(const float *a, const float *b, size_t n, double scale) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    return sqrt(sum / (double)n) / scale;
+}
+
+static void greedy_equals(const golden *g, const qp_model *m, const char *level) {
+    qp_generator *gen;
+    qp_job *job;
+    qp_event event;
+    qp_error err;
+    const qp_job_options o = {
+        .size = sizeof o, .ids = g->short_ids, .n_ids = g->n_short, .max_new_tokens = g->n_greedy, .ignore_eos = true};
+    assert_int_equal(qp_generator_new(&gen, m, NULL, &err), QP_OK);
+    assert_int_equal(qp_job_new(&job, gen, &o, &err), QP_OK);
+    size_t n = 0;
+    while (qp_job_next(job, &event, &err) == QP_OK && event.kind != QP_EVENT_END)
+        for (size_t i = 0; i < event.n_ids; i++, n++) {
+            if (event.ids[i] != g->greedy[n])
+                fail_msg("%s %s: greedy id %zu is %d, expected %d", g->name, level, n, event.ids[i], g->greedy[n]);
+            if (g->gaps[n] < 1e-3) goto done; /* too close to call: what follows may differ */
+        }
+    assert_int_equal(n, g->n_greedy);
+    assert_int_equal(event.finish, QP_FINISH_LENGTH);
+done:
+    qp_job_free(job);
+    qp_generator_free(gen);
+}
+
+static void exact_equals(const golden *g, const char *level) {
+    static const int threads[] = {1, 2, 4};
+    const size_t n = g->n_short_rows * g->vocabulary;
+    float *first = NULL;
+    for (size_t t = 0; t < 3; t++) {
+        qp_model *m = open_model(g, level, threads[t], QP_PRECISION_EXACT);
+        float *a = logits_of(m, g->short_ids, g->n_short, g->n_short_rows, 1 << 20, g->vocabulary);
+        float *b = logits_of(m, g->long_ids, g->n_long, 1, 1 << 20, g->vocabulary);
+        const double off = max_difference(a, g->short_logits, n);
+        const double off_long = max_difference(b, g->long_last, g->vocabulary);
+        if (!(off <= g->exact_bound) || !(off_long <= g->exact_bound))
+            fail_msg("%s %s: off by %g (short) and %g (long), allowed %g", g->name, level, off, off_long,
+                     g->exact_bound);
+        if (!first) {
+            first = a;
+            greedy_equals(g, m, level);
+            float *cut = logits_of(m, g->short_ids, g->n_short, g->n_short_rows, 7, g->vocabulary);
+            assert_memory_equal(cut, first, n * sizeof *cut);
+            mem_free(cut);
+        } else {
+            assert_memory_equal(a, first, n * sizeof *a);
+            mem_free(a);
+        }
+        mem_free(b);
+        qp_model_close(m);
+    }
+    mem_free(first);
+}
+
+static void fast_is_close(const golden *g, const char *level) {
+    const size_t n = g->n_short_rows * g->vocabulary;
+    qp_model *m = open_model(g, level, 2, QP_PRECISION_FAST);
+    float *a = logits_of(m, g->short_ids, g->n_short, g->n_short_rows, 1 << 20, g->vocabulary);
+    float *cut = logits_of(m, g->short_ids, g->n_short, g->n_short_rows, 1, g->vocabulary);
+    const double off = relative_rmse(a, g->short_logits, n, g->logits_std);
+    if (!(off <= g->fast_bound)) fail_msg("%s %s: relative error %g, allowed %g", g->name, level, off, g->fast_bound);
+    assert_memory_equal(cut, a, n * sizeof *a);
+    mem_free(cut);
+    mem_free(a);
+    qp_model_close(m);
+}
+
+/* ---- the cases ---- */
+
+static void run_case(const char *root, const json_t *entry) {
+    golden g = {0};
+    read_golden(&g, root, entry);
+    const char *level;
+    for (int i = 0; (level = dev_cpu_level(i)); i++) {
+        if (!dev_cpu_level_available(level)) continue;
+        exact_equals(&g, level);
+        fast_is_close(&g, level);
+    }
+    safetensors_close(&g.file);
+}
+
+static void models_equal_the_reference(void **state) {
+    const char *root = QUIPU_SOURCE "/tests/golden/models";
+    json_t *cases;
+    assert_int_equal(json_load_path(&cases, QUIPU_SOURCE "/tests/golden/models/cases.json", 1 << 20, NULL), QP_OK);
+    const json_t *list = json_object_get(cases, "cases");
+    assert_true(json_array_size(list) >= 10);
+    for (size_t i = 0; i < json_array_size(list); i++) run_case(root, json_array_get(list, i));
+    json_decref(cases);
+}
+
+/* ---- sequences in one step, and jobs beside one another ---- */
+
+static void a_batch_gives_what_each_gives_alone(void **state) {
+    enum { N = 5, VOCABULARY = 512 };
+    const qp_model_options o = {.size = sizeof o, .threads = 2};
+    qp_model *m;
+    qp_sequence *all[N];
+    qp_error err;
+    int32_t ids[N][700];
+    const int32_t *parts[N];
+    static const size_t counts[N] = {1, 700, 3, 256, 33};
+    size_t lasts[N];
+    assert_int_equal(qp_model_synthesize(&m, "tiny", "bf16", 3, &o, &err), QP_OK);
+    assert_int_equal(qp_sequences_new(all, N, m, 1024, QP_CACHE_DEFAULT, &err), QP_OK);
+    float *together = mem_array(N * VOCABULARY, sizeof(float)), *alone;
+    for (int i = 0; i < N; i++) {
+        for (size_t k = 0; k < counts[i]; k++) ids[i][k] = (int32_t)((k * 31 + (size_t)i * 97) % VOCABULARY);
+        parts[i] = ids[i];
+        lasts[i] = 1;
+    }
+    assert_int_equal(qp_forward(all, parts, counts, lasts, N, together, &err), QP_OK);
+    for (int i = 0; i < N; i++) {
+        alone = logits_of(m, ids[i], counts[i], 1, 1 << 20, VOCABULARY);
+        assert_memory_equal(alone, together + (size_t)i * VOCABULARY, VOCABULARY * sizeof(float));
+        mem_free(alone);
+        assert_int_equal(qp_sequence_length(all[i]), counts[i]);
+        qp_sequence_free(all[i]);
+    }
+    mem_free(together);
+    qp_model_close(m);
+}
+
+/* Two jobs of one generator, advanced in turns, give what each gives alone; pages come back. */
+static void jobs_do_not_mix(void **state) {
+    const qp_model_options o = {.size = sizeof o, .threads = 2};
+    const qp_generator_options go = {.size = sizeof go, .cache_tokens = 1024};
+    qp_model *m;
+    qp_generator *gen;
+    qp_job *jobs[2];
+    qp_event event;
+    qp_error err;
+    int32_t prompt[2][300], out[2][2][20];
+    assert_int_equal(qp_model_synthesize(&m, "tiny", "f32", 5, &o, &err), QP_OK);
+    assert_int_equal(qp_generator_new(&gen, m, &go, &err), QP_OK);
+    for (int j = 0; j < 2; j++)
+        for (int i = 0; i < 300; i++) prompt[j][i] = (i * 7 + j * 13) % 512;
+    for (int round = 0; round < 8; round++) { /* several: lost pages would run out */
+        for (int j = 0; j < 2; j++) {
+            const qp_job_options jo = {.size = sizeof jo,
+                                       .ids = prompt[j],
+                                       .n_ids = 300,
+                                       .max_new_tokens = 20,
+                                       .sampling = {.temperature = 1, .seed = (uint64_t)j}};
+            assert_int_equal(qp_job_new(&jobs[j], gen, &jo, &err), QP_OK);
+            for (int i = 0; round % 2 == 0 && i < 20; i++) { /* one after the other */
+                assert_int_equal(qp_job_next(jobs[j], &event, &err), QP_OK);
+                out[0][j][i] = event.ids[0];
+            }
+        }
+        for (int i = 0; round % 2 == 1 && i < 20; i++) /* in turns */
+            for (int j = 0; j < 2; j++) {
+                assert_int_equal(qp_job_next(jobs[j], &event, &err), QP_OK);
+                out[1][j][i] = event.ids[0];
+            }
+        for (int j = 0; j < 2; j++) qp_job_free(jobs[j]);
+    }
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+    qp_generator_free(gen);
+    qp_model_close(m);
+}
+
+static void wrong_requests_are_refused(void **state) {
+    qp_model *m;
+    qp_generator *gen;
+    qp_job *job;
+    qp_error err;
+    const qp_generator_options go = {.size = sizeof go, .cache_tokens = 256};
+    int32_t ids[256] = {0};
+    assert_int_equal(qp_model_open(&m, "/nowhere/at/all", NULL, &err), QP_NO_FILE);
+    assert_non_null(strstr(err.text, "/nowhere/at/all"));
+    assert_int_equal(qp_model_synthesize(&m, "huge", "bf16", 0, NULL, &err), QP_BAD_ARGUMENT);
+    assert_non_null(strstr(err.text, "tinyllama-1.1b"));
+    assert_int_equal(qp_model_synthesize(&m, "tiny", "bf17", 0, NULL, &err), QP_BAD_ARGUMENT);
+    assert_int_equal(qp_model_synthesize(&m, "tiny", "bf16", 0, NULL, &err), QP_OK);
+    assert_int_equal(qp_generator_new(&gen, m, &go, &err), QP_OK);
+    const struct {
+        qp_job_options o;
+        qp_status status;
+        const char *text;
+    } cases[] = {
+        {{.size = sizeof(qp_job_options)}, QP_BAD_ARGUMENT, "exactly one"},
+        {{.size = sizeof(qp_job_options), .prompt = "hi"}, QP_BAD_ARGUMENT, "tokenizer"},
+        {{.size = sizeof(qp_job_options), .ids = ids, .n_ids = 0}, QP_BAD_ARGUMENT, "empty"},
+        {{.size = sizeof(qp_job_options), .ids = ids, .n_ids = 256}, QP_TOO_LARGE, "256"},
+        {{.size = sizeof(qp_job_options), .ids = (const int32_t[]){1, 512}, .n_ids = 2}, QP_BAD_ARGUMENT, "512"},
+        {{.size = sizeof(qp_job_options), .ids = (const int32_t[]){-1}, .n_ids = 1}, QP_BAD_ARGUMENT, "-1"},
+        {{.size = sizeof(qp_job_options), .ids = ids, .n_ids = 1, .sampling = {.top_p = NAN}},
+         QP_BAD_ARGUMENT,
+         "top_p"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(qp_job_new(&job, gen, &cases[i].o, &err), cases[i].status);
+        assert_null(job);
+        if (!strstr(err.text, cases[i].text)) fail_msg("case %zu: \"%s\" lacks \"%s\"", i, err.text, cases[i].text);
+    }
+    qp_generator_free(gen);
+    qp_model_close(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_equal_the_reference),
+        cmocka_unit_test(a_batch_gives_what_each_gives_alone),
+        cmocka_unit_test(jobs_do_not_mix),
+        cmocka_unit_test(wrong_requests_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
