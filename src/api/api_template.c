@@ -53,11 +53,13 @@ qp_status qp_template_render(const qp_template *chat_template, const char *input
     *text = NULL;
     if (text_bytes) *text_bytes = 0;
     if (!chat_template || !input_json)
-        return err_set(err, QP_BAD_ARGUMENT, 0, "qp_template_render: %s is NULL", chat_template ? "input_json" : "chat_template");
+        return err_set(err, QP_BAD_ARGUMENT, 0, "qp_template_render: %s is NULL",
+                       chat_template ? "input_json" : "chat_template");
     ERR_TRY(json_parse(&input, input_json, input_bytes, "chat input", err));
     qp_status status = chat_render(chat_template->chat, input, &out, raised, err);
     json_decref(input);
-    if (status == QP_OK && !(*text = strbuf_move(&out, text_bytes))) status = err_no_memory(err, out.bytes, "rendered text");
+    if (status == QP_OK && !(*text = strbuf_move(&out, text_bytes)))
+        status = err_no_memory(err, out.bytes, "rendered text");
     strbuf_free(&out);
     return status;
 }

@@ -13,6 +13,17 @@ enum { SHORT_WORD = 24, NEIGHBOUR_BITS = 20 };
 
 static uint32_t merge_slot(const bpe *b, uint64_t pair) { return (uint32_t)(pair * 0x9E3779B97F4A7C15ull >> b->shift); }
 
+static bool make_slots(bpe *b, uint32_t n) {
+    bpe_merge *merges = mem_array(n, sizeof *merges);
+    if (!merges) return false;
+    b->merges = merges;
+    b->n_slots = n;
+    b->shift = 64;
+    for (uint32_t i = n; i > 1; i /= 2) b->shift--;
+    for (uint32_t i = 0; i < n; i++) merges[i] = (bpe_merge){.pair = BPE_NO_PAIR, .rank = BPE_NO_RANK};
+    return true;
+}
+
 static qp_status copy_affix(char **out, span text, qp_error *err) {
     if (!text.at || !text.bytes) return QP_OK;
     *out = mem_copy_text(text.at, text.bytes);
@@ -30,23 +41,33 @@ qp_status bpe_start(bpe *b, const vocab *words, const bpe_options *options, size
     if (b->has_unk) b->unk = vocab_id(words, options->unk);
     ERR_TRY(copy_affix(&b->prefix, options->prefix, err));
     ERR_TRY(copy_affix(&b->suffix, options->suffix, err));
-    if (n_merges > 1u << 28) return err_set(err, QP_TOO_LARGE, 0, "BPE: %zu merges", n_merges);
-    b->n_slots = 2;
-    b->shift = 63;
-    while (b->n_slots < n_merges + n_merges / 2 + 1) b->n_slots *= 2, b->shift--;
-    b->merges = mem_array(b->n_slots, sizeof *b->merges);
-    if (!b->merges) return err_no_memory(err, b->n_slots * sizeof *b->merges, "BPE merges");
-    for (uint32_t i = 0; i < b->n_slots; i++) b->merges[i] = (bpe_merge){.pair = BPE_NO_PAIR, .rank = BPE_NO_RANK};
-    return QP_OK;
+    uint32_t n = 2;
+    while (n < n_merges + n_merges / 2 + 1 && n < 1u << 29) n *= 2;
+    return make_slots(b, n) ? QP_OK : err_no_memory(err, n * sizeof *b->merges, "BPE merges");
+}
+
+static void put_merge(bpe *b, bpe_merge merge) {
+    uint32_t slot = merge_slot(b, merge.pair);
+    while (b->merges[slot].pair != BPE_NO_PAIR && b->merges[slot].pair != merge.pair) slot = (slot + 1) & (b->n_slots - 1);
+    if (b->merges[slot].pair == BPE_NO_PAIR) b->n_merges++;
+    b->merges[slot] = merge;
+}
+
+static bool grow_slots(bpe *b) {
+    bpe_merge *const old = b->merges;
+    const uint32_t n = b->n_slots;
+    if (!make_slots(b, n * 2)) return false;
+    b->n_merges = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (old[i].pair != BPE_NO_PAIR) put_merge(b, old[i]);
+    mem_free(old);
+    return true;
 }
 
 qp_status bpe_add_pair(bpe *b, int32_t left, int32_t right, int32_t id, uint32_t rank, qp_error *err) {
-    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    uint32_t slot = merge_slot(b, pair);
-    while (b->merges[slot].pair != BPE_NO_PAIR && b->merges[slot].pair != pair) slot = (slot + 1) & (b->n_slots - 1);
-    if (b->merges[slot].pair == BPE_NO_PAIR && ++b->n_merges >= b->n_slots)
-        return err_set(err, QP_INTERNAL, 0, "BPE: more merges than announced");
-    b->merges[slot] = (bpe_merge){pair, rank, id};
+    if (b->n_merges >= 1u << 28) return err_set(err, QP_TOO_LARGE, 0, "BPE: more than %u merges", 1u << 28);
+    if (b->n_merges + b->n_merges / 2 >= b->n_slots && !grow_slots(b)) return err_no_memory(err, b->n_slots * sizeof *b->merges, "BPE merges");
+    put_merge(b, (bpe_merge){(uint64_t)(uint32_t)left << 32 | (uint32_t)right, rank, id});
     return QP_OK;
 }
 
@@ -55,23 +76,17 @@ static qp_status unknown_merge(qp_error *err, span piece, uint32_t rank) {
                    (int)(piece.bytes < 80 ? piece.bytes : 80), piece.at);
 }
 
-qp_status bpe_add_merge(bpe *b, span left, span right, uint32_t rank, qp_error *err) {
-    char joined[512];
-    const size_t skip = b->prefix ? strlen(b->prefix) : 0;
-    const int32_t left_id = vocab_id(b->words, left), right_id = vocab_id(b->words, right);
-    if (left_id < 0) return unknown_merge(err, left, rank);
-    if (right_id < 0) return unknown_merge(err, right, rank);
-    if (right.bytes < skip)
-        return err_set(err, QP_BAD_FORMAT, 0, "BPE merge %u: shorter than the subword prefix", rank);
-    const size_t bytes = left.bytes + right.bytes - skip;
-    char *text = bytes <= sizeof joined ? joined : mem_array(bytes, 1);
-    if (!text) return err_no_memory(err, bytes, "BPE merge");
-    memcpy(text, left.at, left.bytes);
-    memcpy(text + left.bytes, right.at + skip, right.bytes - skip);
-    const int32_t id = vocab_id(b->words, (span){text, bytes});
-    const qp_status status = id < 0 ? unknown_merge(err, (span){text, bytes}, rank) : QP_OK;
-    if (text != joined) mem_free(text);
-    return status == QP_OK ? bpe_add_pair(b, left_id, right_id, id, rank, err) : status;
+qp_status bpe_add_merges(bpe *b, const span *parts, size_t n, uint32_t first_rank, qp_error *err) {
+    int32_t ids[3 * BPE_BATCH];
+    if (n > BPE_BATCH) return err_set(err, QP_INTERNAL, 0, "BPE: a batch of %zu merges", n);
+    vocab_ids(b->words, parts, ids, 3 * n);
+    for (size_t i = 0; i < n; i++)
+        __builtin_prefetch(&b->merges[merge_slot(b, (uint64_t)(uint32_t)ids[3 * i] << 32 | (uint32_t)ids[3 * i + 1])], 1);
+    for (size_t i = 0; i < 3 * n; i++)
+        if (ids[i] < 0) return unknown_merge(err, parts[i], first_rank + (uint32_t)(i / 3));
+    for (size_t i = 0; i < n; i++)
+        ERR_TRY(bpe_add_pair(b, ids[3 * i], ids[3 * i + 1], ids[3 * i + 2], first_rank + (uint32_t)i, err));
+    return QP_OK;
 }
 
 static uint32_t neighbour_bit(uint32_t first, uint32_t second) {

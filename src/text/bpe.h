@@ -42,14 +42,17 @@ typedef struct bpe_scratch {
     strbuf text;
 } bpe_scratch;
 
-/* `unk`, `prefix`, `suffix`: at == NULL where not given. Merges follow by bpe_add_merge, then bpe_finish. */
+/* `unk`, `prefix`, `suffix`: at == NULL where not given. Merges follow by bpe_add_merges or bpe_add_pair (n_merges is
+ * about how many), then bpe_finish. */
 typedef struct bpe_options {
     bool fuse_unk, byte_fallback, ignore_merges;
     span unk, prefix, suffix;
 } bpe_options;
 
 qp_status bpe_start(bpe *b, const vocab *words, const bpe_options *options, size_t n_merges, qp_error *err);
-qp_status bpe_add_merge(bpe *b, span left, span right, uint32_t rank, qp_error *err);
+/* `parts`: for each of n <= BPE_BATCH merges the left piece, the right piece and the piece that they make. */
+enum { BPE_BATCH = 64 };
+qp_status bpe_add_merges(bpe *b, const span *parts, size_t n, uint32_t first_rank, qp_error *err);
 qp_status bpe_add_pair(bpe *b, int32_t left, int32_t right, int32_t id, uint32_t rank, qp_error *err);
 qp_status bpe_finish(bpe *b, bool byte_level, qp_error *err);
 void bpe_free(bpe *b);

@@ -14,7 +14,7 @@
 
 struct chat {
     chat_file file;
-    tmpl *main;     /* the template asked for, or "default" */
+    tmpl *main;       /* the template asked for, or "default" */
     tmpl *with_tools; /* "tool_use" where no name was asked for; NULL: the same as main */
     bool wants_flat;
 };
@@ -35,7 +35,8 @@ static bool probe_shows(const tmpl *t, json_t *content, bool *is_rendered) {
     *is_rendered = context && tmpl_render(t, context, 0, &limits, &out, NULL, &err) == QP_OK;
     const span got = {out.at, out.bytes};
     const char *found = *is_rendered && got.bytes ? memmem(got.at, got.bytes, text, sizeof text - 1) : NULL;
-    const bool is_listed = found && (memmem(got.at, got.bytes, "'type'", 6) || memmem(got.at, got.bytes, "\"type\"", 6));
+    const bool is_listed =
+        found && (memmem(got.at, got.bytes, "'type'", 6) || memmem(got.at, got.bytes, "\"type\"", 6));
     strbuf_free(&out);
     json_decref(context);
     return found && !is_listed;
@@ -58,8 +59,10 @@ static qp_status parse(chat *c, qp_error *err) {
 
 static qp_status finish(chat **out, chat *c, qp_status status, qp_error *err) {
     if (status == QP_OK) status = parse(c, err);
-    if (status == QP_OK) *out = c;
-    else chat_free(c);
+    if (status == QP_OK)
+        *out = c;
+    else
+        chat_free(c);
     return status;
 }
 
@@ -129,7 +132,8 @@ static qp_status copy_messages(json_t **out, const json_t *messages, qp_error *e
     if (!*out) return no_memory(err);
     json_array_foreach(messages, i, message) {
         if (!json_is_object(message))
-            return err_set(err, QP_BAD_ARGUMENT, 0, "messages: element %zu is %s, expected an object", i, json_kind(message));
+            return err_set(err, QP_BAD_ARGUMENT, 0, "messages: element %zu is %s, expected an object", i,
+                           json_kind(message));
         if (json_array_append_new(*out, alias_message(message)) != 0) return no_memory(err);
     }
     return QP_OK;
@@ -168,10 +172,14 @@ static qp_status mark_parts(json_t *message, const char *field, const json_t *pa
     for (size_t i = json_array_size(copy); i-- > 0;) {
         json_t *text = json_object_get(json_array_get(copy, i), "text");
         if (!text) continue;
-        if (!json_is_string(text)) return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: the part's text is %s, expected a string", json_kind(text));
+        if (!json_is_string(text))
+            return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: the part's text is %s, expected a string",
+                           json_kind(text));
         out->text = (span){json_string_value(text), json_string_length(text)};
         json_t *part = json_copy(json_array_get(copy, i));
-        if (!part || json_array_set_new(copy, i, part) != 0 || json_object_set_new(part, "text", marked(out->text)) != 0) return no_memory(err);
+        if (!part || json_array_set_new(copy, i, part) != 0 ||
+            json_object_set_new(part, "text", marked(out->text)) != 0)
+            return no_memory(err);
         return QP_OK;
     }
     return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: found no text to continue in the final message");
@@ -184,20 +192,25 @@ static qp_status mark_final(const chat *c, json_t *messages, const char *field, 
     bool is_read = source_has(c, field);
     if (!message) return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: the conversation is empty");
     if (!content || json_is_null(content))
-        return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: the final message has no \"%.60s\" to continue", field);
+        return err_set(err, QP_BAD_ARGUMENT, 0,
+                       "continue_final_message: the final message has no \"%.60s\" to continue", field);
     out->field = field;
     for (size_t i = 0; is_reasoning(field) && i < 3; i++)
-        is_read |= json_equal(json_object_get(message, reasoning_names[i]), content) && source_has(c, reasoning_names[i]);
-    if (!is_read) return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: the template does not read \"%.60s\"", field);
+        is_read |=
+            json_equal(json_object_get(message, reasoning_names[i]), content) && source_has(c, reasoning_names[i]);
+    if (!is_read)
+        return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: the template does not read \"%.60s\"", field);
     if (json_is_array(content)) return mark_parts(message, field, content, out, err);
     if (!json_is_string(content))
-        return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: \"%.60s\" is %s, expected a string", field, json_kind(content));
+        return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: \"%.60s\" is %s, expected a string", field,
+                       json_kind(content));
     json_t *before = json_incref(content), *with_mark = NULL;
     out->text = (span){json_string_value(content), json_string_length(content)};
     qp_status status = (with_mark = marked(out->text)) ? QP_OK : no_memory(err);
     if (status == QP_OK && json_object_set(message, field, with_mark) != 0) status = no_memory(err);
     for (size_t i = 0; status == QP_OK && is_reasoning(field) && i < 3; i++)
-        if (json_equal(json_object_get(message, reasoning_names[i]), before) && json_object_set(message, reasoning_names[i], with_mark) != 0)
+        if (json_equal(json_object_get(message, reasoning_names[i]), before) &&
+            json_object_set(message, reasoning_names[i], with_mark) != 0)
             status = no_memory(err);
     json_decref(with_mark);
     json_decref(before); /* the caller's message still holds the text */
@@ -212,8 +225,9 @@ static qp_status cut_at_mark(strbuf *out, size_t from, const continuation *what,
     const char *last = NULL;
     for (const char *at = begin; (at = memmem(at, bytes - (size_t)(at - begin), mark.at, mark.bytes)); at++) last = at;
     if (!last || (text.bytes && !memmem(begin, bytes, text.at, text.bytes)))
-        return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message: the final message does not appear in the rendered "
-                                                "text; the template changes or drops it");
+        return err_set(err, QP_BAD_ARGUMENT, 0,
+                       "continue_final_message: the final message does not appear in the rendered "
+                       "text; the template changes or drops it");
     span kept = {begin, (size_t)(last - begin)};
     const bool keeps_space = (size_t)(begin + bytes - last) > mark.bytes && last[mark.bytes] == ' ';
     if (!keeps_space) kept = tmpl_rstrip(kept);
@@ -224,7 +238,8 @@ static qp_status cut_at_mark(strbuf *out, size_t from, const continuation *what,
 
 /* ---- rendering ---- */
 
-static const char *const reserved[] = {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "now", "tokens"};
+static const char *const reserved[] = {
+    "messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "now", "tokens"};
 
 static bool is_reserved(const char *key) {
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
@@ -242,8 +257,8 @@ static qp_status check_objects(const json_t *input, const char *key, qp_error *e
     size_t i;
     json_t *list, *one;
     ERR_TRY(json_get_array(input, key, &list, "chat input", err));
-    json_array_foreach(list, i, one)
-        if (!json_is_object(one)) return err_set(err, QP_BAD_ARGUMENT, 0, "%s: element %zu is %s, expected an object", key, i, json_kind(one));
+    json_array_foreach(list, i, one) if (!json_is_object(one)) return err_set(
+        err, QP_BAD_ARGUMENT, 0, "%s: element %zu is %s, expected an object", key, i, json_kind(one));
     return QP_OK;
 }
 
@@ -256,11 +271,13 @@ static qp_status fill_context(const chat *c, const json_t *input, json_t *contex
     ERR_TRY(check_objects(input, "documents", err));
     if (!tokens) tokens = c->file.tokens;
     if (tokens && json_object_update(context, tokens) != 0) return no_memory(err);
-    json_object_foreach((json_t *)(uintptr_t)input, key, value)
-        if (!is_reserved(key) && json_object_set(context, key, value) != 0) return no_memory(err);
-    const bool is_right = set_or(context, "tools", json_object_get(input, "tools"), json_null()) &&
-                          set_or(context, "documents", json_object_get(input, "documents"), json_null()) &&
-                          set_or(context, "add_generation_prompt", json_object_get(input, "add_generation_prompt"), json_false());
+    json_object_foreach((json_t *)(uintptr_t)input, key,
+                        value) if (!is_reserved(key) &&
+                                   json_object_set(context, key, value) != 0) return no_memory(err);
+    const bool is_right =
+        set_or(context, "tools", json_object_get(input, "tools"), json_null()) &&
+        set_or(context, "documents", json_object_get(input, "documents"), json_null()) &&
+        set_or(context, "add_generation_prompt", json_object_get(input, "add_generation_prompt"), json_false());
     return is_right ? QP_OK : no_memory(err);
 }
 
@@ -268,9 +285,12 @@ static qp_status fill_context(const chat *c, const json_t *input, json_t *contex
 static qp_status find_continued(const json_t *input, const char **field, qp_error *err) {
     const json_t *flag = json_object_get(input, "continue_final_message");
     *field = json_is_true(flag) ? "content" : NULL;
-    if (json_is_string(flag) && json_string_length(flag)) *field = json_string_value(flag);
+    if (json_is_string(flag) && json_string_length(flag))
+        *field = json_string_value(flag);
     else if (flag && !json_is_boolean(flag) && !json_is_null(flag) && !json_is_string(flag))
-        return err_set(err, QP_BAD_ARGUMENT, 0, "chat input: \"continue_final_message\" is %s, expected a boolean or a field's name", json_kind(flag));
+        return err_set(err, QP_BAD_ARGUMENT, 0,
+                       "chat input: \"continue_final_message\" is %s, expected a boolean or a field's name",
+                       json_kind(flag));
     if (*field && json_is_true(json_object_get(input, "add_generation_prompt")))
         return err_set(err, QP_BAD_ARGUMENT, 0, "continue_final_message and add_generation_prompt exclude each other");
     return QP_OK;
@@ -299,7 +319,8 @@ static qp_status render(const chat *c, const json_t *input, json_t *context, str
 
 qp_status chat_render(const chat *c, const json_t *input, strbuf *out, bool *raised, qp_error *err) {
     if (raised) *raised = false;
-    if (!json_is_object(input)) return err_set(err, QP_BAD_ARGUMENT, 0, "chat input is %s, expected an object", json_kind(input));
+    if (!json_is_object(input))
+        return err_set(err, QP_BAD_ARGUMENT, 0, "chat input is %s, expected an object", json_kind(input));
     json_t *context = json_object();
     if (!context) return no_memory(err);
     const qp_status status = render(c, input, context, out, raised, err);
@@ -316,14 +337,17 @@ static qp_status flatten_parts(const json_t *parts, size_t message_i, json_t **o
     json_array_foreach(parts, i, part) {
         const json_t *type = json_object_get(part, "type"), *piece = json_object_get(part, "text");
         if (!piece) piece = json_object_get(part, "refusal");
-        const bool is_text = json_is_string(piece) && (!type || !strcmp(json_string_value(type) ? json_string_value(type) : "", "text") ||
-                                                       !strcmp(json_string_value(type) ? json_string_value(type) : "", "refusal"));
+        const bool is_text = json_is_string(piece) &&
+                             (!type || !strcmp(json_string_value(type) ? json_string_value(type) : "", "text") ||
+                              !strcmp(json_string_value(type) ? json_string_value(type) : "", "refusal"));
         if (is_text) {
             strbuf_add(&text, json_string_value(piece), json_string_length(piece));
             continue;
         }
         strbuf_free(&text);
-        return err_set(err, QP_UNSUPPORTED, 0, "messages: part %zu of message %zu is not a text, and the template takes only texts", i, message_i);
+        return err_set(err, QP_UNSUPPORTED, 0,
+                       "messages: part %zu of message %zu is not a text, and the template takes only texts", i,
+                       message_i);
     }
     *out = text.failed ? NULL : json_stringn(text.at ? text.at : "", text.bytes);
     strbuf_free(&text);
@@ -339,13 +363,16 @@ qp_status chat_flatten(json_t **out, const json_t *messages, qp_error *err) {
     if (!list) return no_memory(err);
     json_array_foreach(messages, i, message) {
         json_t *copy = json_copy(message), *content = json_object_get(message, "content"), *text;
-        if (!copy || json_array_append_new(list, copy) != 0) status = no_memory(err);
+        if (!copy || json_array_append_new(list, copy) != 0)
+            status = no_memory(err);
         else if (json_is_array(content) && (status = flatten_parts(content, i, &text, err)) == QP_OK &&
                  json_object_set_new(copy, "content", text) != 0)
             status = no_memory(err);
         if (status != QP_OK) break;
     }
-    if (status == QP_OK) *out = list;
-    else json_decref(list);
+    if (status == QP_OK)
+        *out = list;
+    else
+        json_decref(list);
     return status;
 }

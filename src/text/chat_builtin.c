@@ -16,18 +16,22 @@ static const struct {
     const char *name, *source;
 } formats[] = {
     {"raw", "{%- for m in messages %}{{- m.content }}{%- endfor %}"},
-    {"chatml", "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"
-               "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"},
-    {"llama2", SPLIT_SYSTEM "{%- for m in turns %}"
-                            "{%- if m.role == 'user' %}{{- bos_token ~ '[INST] ' }}"
-                            "{%- if loop.first and system %}{{- '<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' }}{%- endif %}"
-                            "{{- m.content | trim + ' [/INST]' }}"
-                            "{%- else %}{{- ' ' ~ m.content | trim ~ ' ' ~ eos_token }}{%- endif %}{%- endfor %}"},
-    {"llama3", "{{- bos_token }}{%- for m in messages %}"
-               "{{- '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content | trim + '<|eot_id|>' }}{%- endfor %}"
-               "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"},
+    {"chatml",
+     "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"
+     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"},
+    {"llama2",
+     SPLIT_SYSTEM "{%- for m in turns %}"
+                  "{%- if m.role == 'user' %}{{- bos_token ~ '[INST] ' }}"
+                  "{%- if loop.first and system %}{{- '<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' }}{%- endif %}"
+                  "{{- m.content | trim + ' [/INST]' }}"
+                  "{%- else %}{{- ' ' ~ m.content | trim ~ ' ' ~ eos_token }}{%- endif %}{%- endfor %}"},
+    {"llama3",
+     "{{- bos_token }}{%- for m in messages %}"
+     "{{- '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content | trim + '<|eot_id|>' }}{%- endfor %}"
+     "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"},
     {"mistral", SPLIT_SYSTEM "{{- bos_token }}{%- for m in turns %}"
-                             "{%- if m.role == 'user' %}{{- '[INST] ' + (system + '\\n\\n' if loop.first and system else '') + m.content + ' [/INST]' }}"
+                             "{%- if m.role == 'user' %}{{- '[INST] ' + (system + '\\n\\n' if loop.first and system "
+                             "else '') + m.content + ' [/INST]' }}"
                              "{%- else %}{{- ' ' ~ m.content ~ eos_token }}{%- endif %}{%- endfor %}"},
     {"gemma", SPLIT_SYSTEM "{{- bos_token }}{%- for m in turns %}"
                            "{{- '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' }}"
@@ -40,19 +44,24 @@ static const struct {
                "{%- if add_generation_prompt %}{{- '<|assistant|>\\n' }}{%- endif %}"},
     {"deepseek", SPLIT_SYSTEM "{{- bos_token ~ system }}{%- for m in turns %}"
                               "{%- if m.role == 'user' %}{{- '<\xef\xbd\x9cUser\xef\xbd\x9c>' + m.content }}"
-                              "{%- else %}{{- '<\xef\xbd\x9c" "Assistant\xef\xbd\x9c>' ~ m.content ~ eos_token }}{%- endif %}{%- endfor %}"
-                              "{%- if add_generation_prompt %}{{- '<\xef\xbd\x9c" "Assistant\xef\xbd\x9c>' }}{%- endif %}"},
-    {"command-r", "{{- bos_token }}{%- for m in messages %}"
-                  "{{- '<|START_OF_TURN_TOKEN|><|' + ('CHATBOT' if m.role == 'assistant' else m.role | upper) + '_TOKEN|>' + m.content | trim + '<|END_OF_TURN_TOKEN|>' }}"
-                  "{%- endfor %}{%- if add_generation_prompt %}{{- '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>' }}{%- endif %}"},
+                              "{%- else %}{{- '<\xef\xbd\x9c"
+                              "Assistant\xef\xbd\x9c>' ~ m.content ~ eos_token }}{%- endif %}{%- endfor %}"
+                              "{%- if add_generation_prompt %}{{- '<\xef\xbd\x9c"
+                              "Assistant\xef\xbd\x9c>' }}{%- endif %}"},
+    {"command-r",
+     "{{- bos_token }}{%- for m in messages %}"
+     "{{- '<|START_OF_TURN_TOKEN|><|' + ('CHATBOT' if m.role == 'assistant' else m.role | upper) + '_TOKEN|>' + "
+     "m.content | trim + '<|END_OF_TURN_TOKEN|>' }}"
+     "{%- endfor %}{%- if add_generation_prompt %}{{- '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>' }}{%- endif %}"},
     {"vicuna", SPLIT_SYSTEM "{{- bos_token }}{%- if system %}{{- system + '\\n\\n' }}{%- endif %}{%- for m in turns %}"
                             "{%- if m.role == 'user' %}{{- 'USER: ' + m.content + '\\n' }}"
                             "{%- else %}{{- 'ASSISTANT: ' ~ m.content ~ eos_token ~ '\\n' }}{%- endif %}{%- endfor %}"
                             "{%- if add_generation_prompt %}{{- 'ASSISTANT:' }}{%- endif %}"},
-    {"alpaca", SPLIT_SYSTEM "{{- bos_token }}{%- if system %}{{- system + '\\n\\n' }}{%- endif %}{%- for m in turns %}"
-                            "{%- if m.role == 'user' %}{{- '### Instruction:\\n' + m.content + '\\n\\n' }}"
-                            "{%- else %}{{- '### Response:\\n' ~ m.content ~ eos_token ~ '\\n\\n' }}{%- endif %}{%- endfor %}"
-                            "{%- if add_generation_prompt %}{{- '### Response:\\n' }}{%- endif %}"},
+    {"alpaca",
+     SPLIT_SYSTEM "{{- bos_token }}{%- if system %}{{- system + '\\n\\n' }}{%- endif %}{%- for m in turns %}"
+                  "{%- if m.role == 'user' %}{{- '### Instruction:\\n' + m.content + '\\n\\n' }}"
+                  "{%- else %}{{- '### Response:\\n' ~ m.content ~ eos_token ~ '\\n\\n' }}{%- endif %}{%- endfor %}"
+                  "{%- if add_generation_prompt %}{{- '### Response:\\n' }}{%- endif %}"},
 };
 
 enum { N_FORMATS = sizeof formats / sizeof *formats };
@@ -66,7 +75,8 @@ qp_status chat_builtin(chat **out, const char *name, qp_error *err) {
         if (!strcmp(name, formats[i].name)) return strbuf_free(&names), chat_new(out, span_of(formats[i].source), err);
         strbuf_format(&names, "%s%s", i ? ", " : "", formats[i].name);
     }
-    const qp_status status = err_set(err, QP_BAD_ARGUMENT, 0, "no prompt format named \"%.60s\"; there are: %s", name, names.at ? names.at : "");
+    const qp_status status = err_set(err, QP_BAD_ARGUMENT, 0, "no prompt format named \"%.60s\"; there are: %s", name,
+                                     names.at ? names.at : "");
     strbuf_free(&names);
     return status;
 }

@@ -1,9 +1,9 @@
 /* chat_file.c — finds the chat template of a model folder.
  *
- * The first of these that exists wins as a whole: chat_template.jinja together with the .jinja files of additional_chat_templates;
- * chat_template.json; the chat_template of tokenizer_config.json. The last two may hold one text or several by name.
- * All of them are gathered as a list of (name, source) first, so that an unknown name can be answered with the known
- * ones. */
+ * The first of these that exists wins as a whole: chat_template.jinja together with the .jinja files of
+ * additional_chat_templates; chat_template.json; the chat_template of tokenizer_config.json. The last two may hold one
+ * text or several by name. All of them are gathered as a list of (name, source) first, so that an unknown name can be
+ * answered with the known ones. */
 #include "chat_file.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -51,7 +51,8 @@ static qp_status add_folder(finder *f) {
 static qp_status add_named(finder *f, const char *where, size_t i, const json_t *entry) {
     json_t *name = json_object_get(entry, "name"), *source = json_object_get(entry, "template");
     if (!json_is_string(name) || !json_is_string(source))
-        return err_set(f->err, QP_BAD_FORMAT, 0, "%s: chat_template[%zu] is not an object with the texts \"name\" and \"template\"", where, i);
+        return err_set(f->err, QP_BAD_FORMAT, 0,
+                       "%s: chat_template[%zu] is not an object with the texts \"name\" and \"template\"", where, i);
     return json_object_set(f->found, json_string_value(name), source) == 0 ? QP_OK : no_memory(f->err);
 }
 
@@ -66,9 +67,12 @@ static qp_status add_value(finder *f, const char *where, json_t *value) {
         return QP_OK;
     }
     if (!json_is_object(value))
-        return err_set(f->err, QP_BAD_FORMAT, 0, "%s: \"chat_template\" is %s, expected a text or a list of named ones", where, json_kind(value));
+        return err_set(f->err, QP_BAD_FORMAT, 0, "%s: \"chat_template\" is %s, expected a text or a list of named ones",
+                       where, json_kind(value));
     json_object_foreach(value, key, entry) {
-        if (!json_is_string(entry)) return err_set(f->err, QP_BAD_FORMAT, 0, "%s: chat template \"%.60s\" is %s, expected a text", where, key, json_kind(entry));
+        if (!json_is_string(entry))
+            return err_set(f->err, QP_BAD_FORMAT, 0, "%s: chat template \"%.60s\" is %s, expected a text", where, key,
+                           json_kind(entry));
         if (json_object_set(f->found, key, entry) != 0) return no_memory(f->err);
     }
     return QP_OK;
@@ -98,7 +102,8 @@ static qp_status find_templates(finder *f, json_t *config) {
     ERR_TRY(load(f, "chat_template.json", &separate));
     json_t *value = json_object_get(separate, "chat_template");
     const char *where = "chat_template.json";
-    if (!value || json_is_null(value)) value = json_object_get(config, "chat_template"), where = "tokenizer_config.json";
+    if (!value || json_is_null(value))
+        value = json_object_get(config, "chat_template"), where = "tokenizer_config.json";
     const qp_status status = value && !json_is_null(value) ? add_value(f, where, value) : QP_OK;
     json_decref(separate);
     return status;
@@ -106,14 +111,16 @@ static qp_status find_templates(finder *f, json_t *config) {
 
 /* ---- special tokens ---- */
 
-static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                          "pad_token", "cls_token", "mask_token"};
 
 /* Adds the tokens of one file that are not there yet: a text, or an object with "content". */
 static qp_status add_tokens(json_t *tokens, const json_t *from, qp_error *err) {
     for (size_t i = 0; i < sizeof token_names / sizeof *token_names; i++) {
         json_t *token = json_object_get(from, token_names[i]);
         if (json_is_object(token)) token = json_object_get(token, "content");
-        if (json_is_string(token) && !json_object_get(tokens, token_names[i]) && json_object_set(tokens, token_names[i], token) != 0)
+        if (json_is_string(token) && !json_object_get(tokens, token_names[i]) &&
+            json_object_set(tokens, token_names[i], token) != 0)
             return no_memory(err);
     }
     return QP_OK;
@@ -126,7 +133,9 @@ static qp_status unknown_name(const finder *f, const char *name) {
     const char *key;
     json_t *value;
     json_object_foreach(f->found, key, value) strbuf_format(&names, "%s%s", names.bytes ? ", " : "", key);
-    const qp_status status = err_set(f->err, QP_BAD_ARGUMENT, 0, "%s: no chat template named \"%.60s\"; there are: %.300s", f->folder, name, names.at ? names.at : "");
+    const qp_status status =
+        err_set(f->err, QP_BAD_ARGUMENT, 0, "%s: no chat template named \"%.60s\"; there are: %.300s", f->folder, name,
+                names.at ? names.at : "");
     strbuf_free(&names);
     return status;
 }
@@ -138,8 +147,10 @@ static qp_status take_source(const json_t *source, char **out, size_t *bytes, qp
 }
 
 static qp_status choose(const finder *f, const char *name, chat_file *out) {
-    if (!json_object_size(f->found)) return err_set(f->err, QP_NO_FILE, 0, "%s: the model has no chat template", f->folder);
-    const json_t *source = json_object_get(f->found, name ? name : "default"), *tools = json_object_get(f->found, "tool_use");
+    if (!json_object_size(f->found))
+        return err_set(f->err, QP_NO_FILE, 0, "%s: the model has no chat template", f->folder);
+    const json_t *source = json_object_get(f->found, name ? name : "default"),
+                 *tools = json_object_get(f->found, "tool_use");
     if (!source) return unknown_name(f, name ? name : "default");
     ERR_TRY(take_source(source, &out->source, &out->source_bytes, f->err));
     return name || !tools ? QP_OK : take_source(tools, &out->tool_source, &out->tool_source_bytes, f->err);

@@ -24,7 +24,8 @@ static bool read_iso(const char *text, double *out) {
     struct tm when = {.tm_isdst = -1};
     int used = 0, zone;
     double fraction = 0;
-    if (sscanf(text, "%4d-%2d-%2d%n", &when.tm_year, &when.tm_mon, &when.tm_mday, &used) != 3 || used != 10) return false;
+    if (sscanf(text, "%4d-%2d-%2d%n", &when.tm_year, &when.tm_mon, &when.tm_mday, &used) != 3 || used != 10)
+        return false;
     const char *at = text + used;
     if (*at == 'T' || *at == ' ') {
         if (sscanf(at + 1, "%2d:%2d%n", &when.tm_hour, &when.tm_min, &used) != 2 || used != 5) return false;
@@ -43,7 +44,9 @@ static bool read_iso(const char *text, double *out) {
     }
     when.tm_year -= 1900;
     when.tm_mon -= 1;
-    if (when.tm_mon < 0 || when.tm_mon > 11 || when.tm_mday < 1 || when.tm_mday > 31 || when.tm_hour > 23 || when.tm_min > 59 || when.tm_sec > 60) return false;
+    if (when.tm_mon < 0 || when.tm_mon > 11 || when.tm_mday < 1 || when.tm_mday > 31 || when.tm_hour > 23 ||
+        when.tm_min > 59 || when.tm_sec > 60)
+        return false;
     if (!*at) return *out = (double)mktime(&when) + fraction, true;
     if (!read_zone(at, &zone)) return false;
     *out = (double)(timegm(&when) - zone) + fraction;
@@ -55,6 +58,10 @@ qp_status chat_time_read(const json_t *given, double *out, qp_error *err) {
     if (json_is_number(given)) return *out = json_number_value(given), QP_OK;
     if (json_is_string(given) && read_iso(json_string_value(given), out)) return QP_OK;
     if (json_is_string(given))
-        return err_set(err, QP_BAD_ARGUMENT, 0, "chat input: \"now\" is \"%.60s\", expected seconds since 1970 or a time like 2024-07-26T12:34:56", json_string_value(given));
-    return err_set(err, QP_BAD_ARGUMENT, 0, "chat input: \"now\" is %s, expected a number or an ISO time", json_kind(given));
+        return err_set(
+            err, QP_BAD_ARGUMENT, 0,
+            "chat input: \"now\" is \"%.60s\", expected seconds since 1970 or a time like 2024-07-26T12:34:56",
+            json_string_value(given));
+    return err_set(err, QP_BAD_ARGUMENT, 0, "chat input: \"now\" is %s, expected a number or an ISO time",
+                   json_kind(given));
 }

@@ -17,8 +17,10 @@ qp_status tmpl_source_fail(const tmpl_source *s, size_t at, qp_error *err, qp_st
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     for (size_t i = 0; i < at && i < s->bytes; i++) {
-        if (s->at[i] == '\n') line++, column = 1;
-        else column += ((unsigned char)s->at[i] & 0xc0) != 0x80;
+        if (s->at[i] == '\n')
+            line++, column = 1;
+        else
+            column += ((unsigned char)s->at[i] & 0xc0) != 0x80;
     }
     while (crlf < s->n_crlf && s->crlf[crlf] < at) crlf++;
     return err_set(err, code, at + crlf, "template line %zu, column %zu: %s", line, column, text);
@@ -45,7 +47,8 @@ static qp_status normalize(tmpl *t, span source, qp_error *err) {
 
 static qp_status build(tmpl *t, span source, qp_error *err) {
     if (source.bytes > MAX_SOURCE)
-        return err_set(err, QP_TOO_LARGE, MAX_SOURCE, "template: %zu bytes, at most %d are allowed", source.bytes, MAX_SOURCE);
+        return err_set(err, QP_TOO_LARGE, MAX_SOURCE, "template: %zu bytes, at most %d are allowed", source.bytes,
+                       MAX_SOURCE);
     const size_t valid = utf8_valid_prefix(source.at, source.bytes);
     if (valid < source.bytes) return err_set(err, QP_BAD_FORMAT, valid, "template: not UTF-8 at byte %zu", valid);
     ERR_TRY(normalize(t, source, err));
@@ -58,8 +61,10 @@ qp_status tmpl_new(tmpl **out, span source, qp_error *err) {
     *out = NULL;
     if (!t) return err_no_memory(err, sizeof *t, "template");
     const qp_status status = build(t, source, err);
-    if (status != QP_OK) tmpl_free(t);
-    else *out = t;
+    if (status != QP_OK)
+        tmpl_free(t);
+    else
+        *out = t;
     return status;
 }
 

@@ -7,7 +7,8 @@ static bool add_named(tmpl_run *r, call_args *args, value key, value val) {
         if (!value_dict(r, &named)) return false;
         args->named = named.dict;
     }
-    if (tmpl_dict_find(r, args->named, key)) return tmpl_fail(r, "got multiple values for keyword argument '%.*s'", TEXT_ARG(key.str));
+    if (tmpl_dict_find(r, args->named, key))
+        return tmpl_fail(r, "got multiple values for keyword argument '%.*s'", TEXT_ARG(key.str));
     return tmpl_dict_set(r, args->named, key, val);
 }
 
@@ -82,7 +83,8 @@ bool tmpl_bind(tmpl_run *r, const char *what, const char *names, const call_args
             return tmpl_fail(r, "%s() missing a required argument: '%.*s'", what, (int)name.bytes, name.at);
     }
     if (args->count > n) return tmpl_fail(r, "%s() takes at most %zu arguments (%zu given)", what, n, args->count);
-    if (args->named && args->named->count > n_named) return tmpl_fail(r, "%s() got an unexpected keyword argument", what);
+    if (args->named && args->named->count > n_named)
+        return tmpl_fail(r, "%s() got an unexpected keyword argument", what);
     return true;
 }
 

@@ -57,11 +57,19 @@ static bool binary_int(tmpl_run *r, oper op, int64_t a, int64_t b, value *out) {
     int64_t result;
     bool is_over;
     switch (op) {
-    case OP_ADD: is_over = __builtin_add_overflow(a, b, &result); break;
-    case OP_SUB: is_over = __builtin_sub_overflow(a, b, &result); break;
-    case OP_MUL: is_over = __builtin_mul_overflow(a, b, &result); break;
-    case OP_POW: return power_int(r, a, b, out);
-    default: return divide_int(r, op, a, b, out);
+    case OP_ADD:
+        is_over = __builtin_add_overflow(a, b, &result);
+        break;
+    case OP_SUB:
+        is_over = __builtin_sub_overflow(a, b, &result);
+        break;
+    case OP_MUL:
+        is_over = __builtin_mul_overflow(a, b, &result);
+        break;
+    case OP_POW:
+        return power_int(r, a, b, out);
+    default:
+        return divide_int(r, op, a, b, out);
     }
     if (is_over) return too_large(r, op);
     *out = value_int(result);
@@ -101,14 +109,28 @@ static bool power_real(tmpl_run *r, double a, double b, double *out) {
 static bool binary_real(tmpl_run *r, oper op, double a, double b, value *out) {
     double result = 0, rest;
     if (b == 0 && (op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD))
-        return tmpl_fail(r, op == OP_DIV ? "float division by zero" : op == OP_MOD ? "float modulo" : "float floor division by zero");
+        return tmpl_fail(r, op == OP_DIV   ? "float division by zero"
+                            : op == OP_MOD ? "float modulo"
+                                           : "float floor division by zero");
     switch (op) {
-    case OP_ADD: result = a + b; break;
-    case OP_SUB: result = a - b; break;
-    case OP_MUL: result = a * b; break;
-    case OP_DIV: result = a / b; break;
-    case OP_FLOORDIV: divide_real(a, b, &result, &rest); break;
-    case OP_MOD: divide_real(a, b, &rest, &result); break;
+    case OP_ADD:
+        result = a + b;
+        break;
+    case OP_SUB:
+        result = a - b;
+        break;
+    case OP_MUL:
+        result = a * b;
+        break;
+    case OP_DIV:
+        result = a / b;
+        break;
+    case OP_FLOORDIV:
+        divide_real(a, b, &result, &rest);
+        break;
+    case OP_MOD:
+        divide_real(a, b, &rest, &result);
+        break;
     default:
         if (!power_real(r, a, b, &result)) return false;
     }
@@ -184,7 +206,8 @@ bool value_binary(tmpl_run *r, oper op, value a, value b, value *out) {
 
 bool value_unary(tmpl_run *r, oper op, value a, value *out) {
     if (a.kind == V_UNDEFINED) return tmpl_fail_undefined(r, a);
-    if (!value_is_number(a)) return tmpl_fail(r, "bad operand type for unary %s: '%s'", op == OP_NEG ? "-" : "+", value_type(a));
+    if (!value_is_number(a))
+        return tmpl_fail(r, "bad operand type for unary %s: '%s'", op == OP_NEG ? "-" : "+", value_type(a));
     if (a.kind == V_FLOAT) return *out = value_real(op == OP_NEG ? -a.real : a.real), true;
     const int64_t x = value_integer(a);
     if (op == OP_NEG && x == INT64_MIN) return too_large(r, OP_SUB);

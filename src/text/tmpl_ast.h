@@ -60,9 +60,24 @@ typedef enum node_kind {
 typedef enum name_use { USE_LOAD, USE_STORE, USE_PARAM } name_use;
 
 typedef enum oper {
-    OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW, /* binary */
-    OP_NEG, OP_POS, OP_NOT,                                      /* unary */
-    OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_IN, OP_NOT_IN   /* comparison */
+    OP_ADD,
+    OP_SUB,
+    OP_MUL,
+    OP_DIV,
+    OP_FLOORDIV,
+    OP_MOD,
+    OP_POW, /* binary */
+    OP_NEG,
+    OP_POS,
+    OP_NOT, /* unary */
+    OP_EQ,
+    OP_NE,
+    OP_LT,
+    OP_LE,
+    OP_GT,
+    OP_GE,
+    OP_IN,
+    OP_NOT_IN /* comparison */
 } oper;
 
 /* Where a variable lives: `hops` functions outwards, then that slot. */
@@ -81,9 +96,9 @@ typedef struct frame_load {
 typedef struct frame_info {
     frame_load *loads;
     int n_loads;
-    bool is_toplevel;     /* sets here are seen by blocks */
-    uint16_t loop_slot;   /* of `loop` in a for body; NO_SLOT if the body never mentions it */
-    frame_load *stores;   /* for scoped blocks: all names that are set here or around, by name */
+    bool is_toplevel;   /* sets here are seen by blocks */
+    uint16_t loop_slot; /* of `loop` in a for body; NO_SLOT if the body never mentions it */
+    frame_load *stores; /* for scoped blocks: all names that are set here or around, by name */
     int n_stores;
 } frame_info;
 enum { NO_SLOT = 0xffff };
@@ -93,12 +108,12 @@ typedef struct func_info {
     const vstr *name; /* NULL: a call block */
     int n_slots, n_params;
     const vstr **params;
-    node **defaults;        /* of the last n_defaults parameters */
+    node **defaults; /* of the last n_defaults parameters */
     var_ref *param_refs;
     int n_defaults;
     bool takes_caller, takes_kwargs, takes_varargs, has_caller_param;
     var_ref caller, kwargs, varargs;
-    uint16_t self_slot;     /* of `self`, NO_SLOT if not mentioned */
+    uint16_t self_slot; /* of `self`, NO_SLOT if not mentioned */
     uint16_t super_slot;
 } func_info;
 
@@ -132,7 +147,7 @@ struct tmpl {
     node_list body;
     frame_info *frame;
     func_info *func;
-    node_list blocks; /* N_BLOCK */
+    node_list blocks;   /* N_BLOCK */
     const vstr **reads; /* names looked up in the context */
     int n_reads;
 };

@@ -17,7 +17,8 @@ static bool data_attribute(tmpl_run *r, value on, const vstr *text, value *out, 
         if (found) return *out = found->val, true;
         break;
     }
-    case V_LOOP: return tmpl_loop_attr(r, on.loop, name, out, is_known);
+    case V_LOOP:
+        return tmpl_loop_attr(r, on.loop, name, out, is_known);
     case V_RANGE:
         if (span_is(name, "start")) return *out = value_int(on.range->start), true;
         if (span_is(name, "stop")) return *out = value_int(on.range->stop), true;
@@ -51,7 +52,8 @@ static bool data_attribute(tmpl_run *r, value on, const vstr *text, value *out, 
             return *out = macro ? key_of(macro) : value_none(), true;
         }
         break;
-    default: break;
+    default:
+        break;
     }
     *is_known = false;
     return true;
@@ -64,7 +66,8 @@ static bool attribute(tmpl_run *r, value on, const vstr *text, value *out, bool 
     if (*is_known) return true;
     *is_known = true;
     /* every object has some of these; none is to be seen */
-    if (span_starts(name, SPAN("__")) && name.bytes > 4 && span_is((span){name.at + name.bytes - 2, 2}, "__") && on.kind != V_NAMESPACE)
+    if (span_starts(name, SPAN("__")) && name.bytes > 4 && span_is((span){name.at + name.bytes - 2, 2}, "__") &&
+        on.kind != V_NAMESPACE)
         return *out = value_undefined_item(r, on, key_of(text), true), true;
     if (tmpl_method_is_unsafe(on, name)) return *out = value_undefined_item(r, on, key_of(text), true), true;
     const void *row = tmpl_method_find(on, name);
@@ -134,7 +137,8 @@ bool value_getattr(tmpl_run *r, value on, const vstr *name, value *out) {
             !tmpl_method_is_unsafe(on, (span){name->at, name->bytes}) && !(name->bytes && name->at[0] == '_'))
             return *out = found->val, true;
     }
-    const bool is_internal = name->bytes > 4 && !memcmp(name->at, "__", 2) && !memcmp(name->at + name->bytes - 2, "__", 2);
+    const bool is_internal =
+        name->bytes > 4 && !memcmp(name->at, "__", 2) && !memcmp(name->at + name->bytes - 2, "__", 2);
     if (on.kind == V_UNDEFINED && !is_internal) return tmpl_fail_undefined(r, on);
     if (!attribute(r, on, name, out, &is_known)) return false;
     if (is_known) {
@@ -283,8 +287,10 @@ bool tmpl_attr_path(tmpl_run *r, value path, value *parts) {
         value part;
         int64_t index;
         bool is_too_large;
-        if (all_digits(one) && value_parse_int(one, 10, &index, &is_too_large)) part = value_int(index);
-        else if (!value_borrow(r, one, &part)) return false;
+        if (all_digits(one) && value_parse_int(one, 10, &index, &is_too_large))
+            part = value_int(index);
+        else if (!value_borrow(r, one, &part))
+            return false;
         if (!value_append(r, parts, part)) return false;
         from += one.bytes + 1;
     }

@@ -39,7 +39,8 @@ static value take_named(vdict *left, const vstr *name, size_t *n_left) {
 static bool rest_named(tmpl_run *r, const vdict *left, value *out) {
     if (!value_dict(r, out)) return false;
     for (size_t i = 0; left && i < left->count; i++)
-        if (left->at[i].val.kind != V_MISSING && !tmpl_dict_set(r, out->dict, left->at[i].key, left->at[i].val)) return false;
+        if (left->at[i].val.kind != V_MISSING && !tmpl_dict_set(r, out->dict, left->at[i].key, left->at[i].val))
+            return false;
     return true;
 }
 
@@ -57,7 +58,8 @@ static bool fail_left_over(tmpl_run *r, const func_info *f, const vdict *left) {
     const char *name = macro_name(f, &bytes);
     for (size_t i = 0; i < left->count; i++)
         if (left->at[i].val.kind != V_MISSING)
-            return tmpl_fail(r, "macro '%.*s' takes no keyword argument '%.*s'", bytes, name, TEXT_ARG(left->at[i].key.str));
+            return tmpl_fail(r, "macro '%.*s' takes no keyword argument '%.*s'", bytes, name,
+                             TEXT_ARG(left->at[i].key.str));
     return false;
 }
 
@@ -129,7 +131,8 @@ bool tmpl_block_call(tmpl_run *r, const node *block, vdict *scoped, value *out) 
         vars->slots[block->func->super_slot] = value_undefined(r, "there is no parent block called like this");
     r->vars = vars;
     r->block_vars = scoped;
-    const bool is_right = tmpl_enter(r) && tmpl_enter_frame(r, block->frame) && tmpl_capture(r, &block->list, out) != FLOW_FAIL;
+    const bool is_right =
+        tmpl_enter(r) && tmpl_enter_frame(r, block->frame) && tmpl_capture(r, &block->list, out) != FLOW_FAIL;
     tmpl_leave(r);
     r->vars = before;
     r->block_vars = block_vars;
@@ -146,13 +149,21 @@ static bool call_joiner(tmpl_run *r, vjoiner *joiner, const call_args *args, val
 
 bool tmpl_call(tmpl_run *r, value callee, const call_args *args, value *out) {
     switch (callee.kind) {
-    case V_UNDEFINED: return tmpl_fail_undefined(r, callee);
-    case V_MACRO: return tmpl_macro_call(r, callee.macro, args, out);
-    case V_FUNCTION: return tmpl_global_call(r, callee.function, args, out);
-    case V_METHOD: return tmpl_method_call(r, callee.method, args, out);
-    case V_LOOP: return tmpl_loop_call(r, callee.loop, args, out);
-    case V_JOINER: return call_joiner(r, callee.joiner, args, out);
-    case V_BLOCK: return tmpl_block_call(r, callee.block->n, NULL, out);
-    default: return tmpl_fail(r, "'%s' object is not callable", value_type(callee));
+    case V_UNDEFINED:
+        return tmpl_fail_undefined(r, callee);
+    case V_MACRO:
+        return tmpl_macro_call(r, callee.macro, args, out);
+    case V_FUNCTION:
+        return tmpl_global_call(r, callee.function, args, out);
+    case V_METHOD:
+        return tmpl_method_call(r, callee.method, args, out);
+    case V_LOOP:
+        return tmpl_loop_call(r, callee.loop, args, out);
+    case V_JOINER:
+        return call_joiner(r, callee.joiner, args, out);
+    case V_BLOCK:
+        return tmpl_block_call(r, callee.block->n, NULL, out);
+    default:
+        return tmpl_fail(r, "'%s' object is not callable", value_type(callee));
     }
 }

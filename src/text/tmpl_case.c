@@ -78,7 +78,8 @@ bool tmpl_title_words(tmpl_run *r, value text, value *out) {
     size_t second = 0; /* what is lowered of a word begins here, and a sigma sees no more */
     for (walk w = {.text = value_span(text)}; step(&w);) {
         const size_t behind = w.at + (size_t)w.length;
-        const bool is_break = (w.c < 0x80 && w.c && strchr("-({[<", (int)w.c)) || tmpl_space_length(w.text.at + w.at, (size_t)w.length);
+        const bool is_break =
+            (w.c < 0x80 && w.c && strchr("-({[<", (int)w.c)) || tmpl_space_length(w.text.at + w.at, (size_t)w.length);
         if (!in_word) second = behind;
         const size_t from = in_word ? second : w.at;
         tmpl_case_add(&b, w.c, in_word ? CASE_LOWER : CASE_UPPER, (span){w.text.at + from, w.at - from},
@@ -92,9 +93,12 @@ bool tmpl_swap_case(tmpl_run *r, value text, value *out) {
     strbuf b = {0};
     for (walk w = {.text = value_span(text)}; step(&w);) {
         const unsigned kinds = tmpl_char_kinds(w.c);
-        if (kinds & CHAR_UPPER) add(&b, &w, CASE_LOWER);
-        else if (kinds & CHAR_LOWER) add(&b, &w, CASE_UPPER);
-        else strbuf_add(&b, w.text.at + w.at, (size_t)w.length);
+        if (kinds & CHAR_UPPER)
+            add(&b, &w, CASE_LOWER);
+        else if (kinds & CHAR_LOWER)
+            add(&b, &w, CASE_UPPER);
+        else
+            strbuf_add(&b, w.text.at + w.at, (size_t)w.length);
     }
     return take(r, &b, text, out);
 }

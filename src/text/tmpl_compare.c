@@ -33,19 +33,26 @@ static int compare_numbers(value a, value b) {
 bool value_is_same(value a, value b) {
     if (a.kind != b.kind) return false;
     switch (a.kind) {
-    case V_NONE: return true;
-    case V_BOOL: return a.truth == b.truth;
-    case V_INT: return a.integer == b.integer && a.integer >= -5 && a.integer <= 256; /* the integers CPython keeps */
-    case V_FLOAT: return false;
-    case V_STR: return a.str == b.str || (a.str->bytes == 0 && b.str->bytes == 0);
-    default: return a.dict == b.dict;
+    case V_NONE:
+        return true;
+    case V_BOOL:
+        return a.truth == b.truth;
+    case V_INT:
+        return a.integer == b.integer && a.integer >= -5 && a.integer <= 256; /* the integers CPython keeps */
+    case V_FLOAT:
+        return false;
+    case V_STR:
+        return a.str == b.str || (a.str->bytes == 0 && b.str->bytes == 0);
+    default:
+        return a.dict == b.dict;
     }
 }
 
 static bool equal_seq(tmpl_run *r, const vseq *a, const vseq *b, bool *out) {
     *out = a->count == b->count;
     for (size_t i = 0; *out && i < a->count; i++)
-        if (!tmpl_spend(r, 1) || (!value_is_same(a->at[i], b->at[i]) && !value_equal(r, a->at[i], b->at[i], out))) return false;
+        if (!tmpl_spend(r, 1) || (!value_is_same(a->at[i], b->at[i]) && !value_equal(r, a->at[i], b->at[i], out)))
+            return false;
     return true;
 }
 
@@ -54,8 +61,10 @@ static bool equal_dict(tmpl_run *r, const vdict *a, const vdict *b, bool *out) {
     for (size_t i = 0; *out && i < a->count; i++) {
         const vpair *other = tmpl_dict_find(r, b, a->at[i].key);
         if (!tmpl_spend(r, 1)) return false;
-        if (!other) *out = false;
-        else if (!value_is_same(a->at[i].val, other->val) && !value_equal(r, a->at[i].val, other->val, out)) return false;
+        if (!other)
+            *out = false;
+        else if (!value_is_same(a->at[i].val, other->val) && !value_equal(r, a->at[i].val, other->val, out))
+            return false;
     }
     return r->status == QP_OK;
 }
@@ -77,9 +86,12 @@ static bool equal_view(tmpl_run *r, value a, value b, bool *out) {
 static bool equal_nested(tmpl_run *r, value a, value b, bool *out) {
     if (!tmpl_enter(r)) return tmpl_leave(r), false;
     bool is_right;
-    if (a.kind == V_DICT) is_right = equal_dict(r, a.dict, b.dict, out);
-    else if (a.kind == V_VIEW) is_right = equal_view(r, a, b, out);
-    else is_right = equal_seq(r, a.seq, b.seq, out);
+    if (a.kind == V_DICT)
+        is_right = equal_dict(r, a.dict, b.dict, out);
+    else if (a.kind == V_VIEW)
+        is_right = equal_view(r, a, b, out);
+    else
+        is_right = equal_seq(r, a.seq, b.seq, out);
     tmpl_leave(r);
     return is_right;
 }
@@ -90,15 +102,26 @@ bool value_equal(tmpl_run *r, value a, value b, bool *out) {
     if (a.kind != b.kind) return true;
     switch (a.kind) {
     case V_NONE:
-    case V_UNDEFINED: *out = true; return true;
-    case V_STR: *out = tmpl_text_equal(a.str, b.str); return !r || tmpl_spend(r, *out ? a.str->bytes / 256 : 0);
-    case V_RANGE: *out = equal_range(a.range, b.range); return true;
-    case V_METHOD: *out = a.method->row == b.method->row && value_is_same(a.method->on, b.method->on); return true;
+    case V_UNDEFINED:
+        *out = true;
+        return true;
+    case V_STR:
+        *out = tmpl_text_equal(a.str, b.str);
+        return !r || tmpl_spend(r, *out ? a.str->bytes / 256 : 0);
+    case V_RANGE:
+        *out = equal_range(a.range, b.range);
+        return true;
+    case V_METHOD:
+        *out = a.method->row == b.method->row && value_is_same(a.method->on, b.method->on);
+        return true;
     case V_LIST:
     case V_TUPLE:
     case V_DICT:
-    case V_VIEW: return equal_nested(r, a, b, out);
-    default: *out = a.dict == b.dict; return true;
+    case V_VIEW:
+        return equal_nested(r, a, b, out);
+    default:
+        *out = a.dict == b.dict;
+        return true;
     }
 }
 
@@ -134,7 +157,8 @@ bool value_order(tmpl_run *r, oper op, value a, value b, bool *out) {
         tmpl_leave(r);
         return is_right;
     }
-    return tmpl_fail(r, "'%s' not supported between instances of '%s' and '%s'", oper_text(op), value_type(a), value_type(b));
+    return tmpl_fail(r, "'%s' not supported between instances of '%s' and '%s'", oper_text(op), value_type(a),
+                     value_type(b));
 }
 
 static bool contains_iterated(tmpl_run *r, value item, value in, bool *out) {
@@ -146,15 +170,18 @@ static bool contains_iterated(tmpl_run *r, value item, value in, bool *out) {
     while (!*out) {
         if (!iter_next(r, &it, &one, &is_done)) return false;
         if (is_done) return true;
-        if (value_is_same(item, one)) *out = true;
-        else if (!value_equal(r, item, one, out)) return false;
+        if (value_is_same(item, one))
+            *out = true;
+        else if (!value_equal(r, item, one, out))
+            return false;
     }
     return true;
 }
 
 bool value_contains(tmpl_run *r, value item, value in, bool *out) {
     if (in.kind == V_STR) {
-        if (item.kind != V_STR) return tmpl_fail(r, "'in <string>' requires string as left operand, not %s", value_type(item));
+        if (item.kind != V_STR)
+            return tmpl_fail(r, "'in <string>' requires string as left operand, not %s", value_type(item));
         *out = tmpl_find(value_span(in), value_span(item), 0) != UNKNOWN;
         return tmpl_spend(r, in.str->bytes / 256);
     }

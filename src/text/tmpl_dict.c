@@ -29,18 +29,32 @@ static bool hash_tuple(tmpl_run *r, value v, uint64_t *out) {
 
 bool value_hash(tmpl_run *r, value v, uint64_t *out) {
     switch (v.kind) {
-    case V_STR: *out = tmpl_text_hash(v.str); return true;
+    case V_STR:
+        *out = tmpl_text_hash(v.str);
+        return true;
     case V_BOOL:
-    case V_INT: *out = hash_integer(value_integer(v)); return true;
-    case V_FLOAT: *out = hash_real(v.real); return true;
-    case V_TUPLE: return hash_tuple(r, v, out);
+    case V_INT:
+        *out = hash_integer(value_integer(v));
+        return true;
+    case V_FLOAT:
+        *out = hash_real(v.real);
+        return true;
+    case V_TUPLE:
+        return hash_tuple(r, v, out);
     case V_LIST:
     case V_DICT:
-    case V_VIEW: return tmpl_fail(r, "unhashable type: '%s'", value_type(v));
+    case V_VIEW:
+        return tmpl_fail(r, "unhashable type: '%s'", value_type(v));
     case V_NONE:
-    case V_UNDEFINED: *out = 7 + v.kind; return true;
-    case V_RANGE: *out = hash_integer((int64_t)v.range->count); return true;
-    default: *out = hash_integer((int64_t)(uintptr_t)v.dict); return true;
+    case V_UNDEFINED:
+        *out = 7 + v.kind;
+        return true;
+    case V_RANGE:
+        *out = hash_integer((int64_t)v.range->count);
+        return true;
+    default:
+        *out = hash_integer((int64_t)(uintptr_t)v.dict);
+        return true;
     }
 }
 

@@ -6,8 +6,10 @@ void tmpl_escape(strbuf *out, span text) {
     static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     for (size_t i = 0; i < text.bytes; i++) {
         const char *special = text.at[i] ? strchr(from, text.at[i]) : NULL;
-        if (special) strbuf_text(out, to[special - from]);
-        else strbuf_char(out, text.at[i]);
+        if (special)
+            strbuf_text(out, to[special - from]);
+        else
+            strbuf_char(out, text.at[i]);
     }
 }
 

@@ -61,17 +61,20 @@ static bool eval_logic(tmpl_run *r, const node *n, value *out) {
 
 static bool compare(tmpl_run *r, oper op, value a, value b, bool *out) {
     switch (op) {
-    case OP_EQ: return value_equal(r, a, b, out);
+    case OP_EQ:
+        return value_equal(r, a, b, out);
     case OP_NE:
         if (!value_equal(r, a, b, out)) return false;
         *out = !*out;
         return true;
-    case OP_IN: return value_contains(r, a, b, out);
+    case OP_IN:
+        return value_contains(r, a, b, out);
     case OP_NOT_IN:
         if (!value_contains(r, a, b, out)) return false;
         *out = !*out;
         return true;
-    default: return value_order(r, op, a, b, out);
+    default:
+        return value_order(r, op, a, b, out);
     }
 }
 
@@ -95,8 +98,10 @@ static bool eval_concat(tmpl_run *r, const node *n, value *out) {
     value part;
     for (int i = 0; i < n->list.count; i++) {
         if (!tmpl_eval(r, n->list.at[i], &part) || !value_to_text(r, part, &part)) return false;
-        if (i == 0) *out = part;
-        else if (!value_binary(r, OP_ADD, *out, part, out)) return false;
+        if (i == 0)
+            *out = part;
+        else if (!value_binary(r, OP_ADD, *out, part, out))
+            return false;
     }
     return true;
 }
@@ -127,7 +132,8 @@ static bool eval_getitem(tmpl_run *r, const node *n, value *out) {
     value on, key, stop, step;
     if (!tmpl_eval(r, n->a, &on)) return false;
     if (n->b->kind == N_SLICE) {
-        if (!eval_optional(r, n->b->a, &key) || !eval_optional(r, n->b->b, &stop) || !eval_optional(r, n->b->c, &step)) return false;
+        if (!eval_optional(r, n->b->a, &key) || !eval_optional(r, n->b->b, &stop) || !eval_optional(r, n->b->c, &step))
+            return false;
         r->at = n->at;
         return value_slice(r, on, key, stop, step, out);
     }
@@ -174,21 +180,35 @@ static bool eval_test(tmpl_run *r, const node *n, value *out) {
 static bool eval_kind(tmpl_run *r, const node *n, value *out) {
     switch (n->kind) {
     case N_TUPLE:
-    case N_LIST: return eval_items(r, n, out);
-    case N_DICT: return eval_dict(r, n, out);
-    case N_UNARY: return eval_unary(r, n, out);
-    case N_BINARY: return eval_binary(r, n, out);
+    case N_LIST:
+        return eval_items(r, n, out);
+    case N_DICT:
+        return eval_dict(r, n, out);
+    case N_UNARY:
+        return eval_unary(r, n, out);
+    case N_BINARY:
+        return eval_binary(r, n, out);
     case N_AND:
-    case N_OR: return eval_logic(r, n, out);
-    case N_COMPARE: return eval_compare(r, n, out);
-    case N_CONCAT: return eval_concat(r, n, out);
-    case N_COND: return eval_condition(r, n, out);
-    case N_GETATTR: return eval_getattr(r, n, out);
-    case N_GETITEM: return eval_getitem(r, n, out);
-    case N_CALL: return eval_call(r, n, out);
-    case N_FILTER: return eval_filter(r, n, out);
-    case N_TEST: return eval_test(r, n, out);
-    default: return tmpl_fail(r, "slices are only known as the whole of an index");
+    case N_OR:
+        return eval_logic(r, n, out);
+    case N_COMPARE:
+        return eval_compare(r, n, out);
+    case N_CONCAT:
+        return eval_concat(r, n, out);
+    case N_COND:
+        return eval_condition(r, n, out);
+    case N_GETATTR:
+        return eval_getattr(r, n, out);
+    case N_GETITEM:
+        return eval_getitem(r, n, out);
+    case N_CALL:
+        return eval_call(r, n, out);
+    case N_FILTER:
+        return eval_filter(r, n, out);
+    case N_TEST:
+        return eval_test(r, n, out);
+    default:
+        return tmpl_fail(r, "slices are only known as the whole of an index");
     }
 }
 

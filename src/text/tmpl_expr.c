@@ -5,13 +5,12 @@
  * and filters and tests binding tighter than any of the operators but the unary ones: -x|abs is (-x)|abs, while
  * a + b|upper is a + (b|upper). As in Jinja, ** takes its left side first. */
 #include "tmpl_parse.h"
-#include "tmpl_tables.h"
 #include "tmpl_text.h"
 
 static node *parse_unary(parser *p, bool with_filters);
 
 /* Remembers how deep the tree below `n` is, and refuses what the evaluator's stack could not hold. */
-static node *checked(parser *p, node *n) {
+node *tmpl_parse_checked(parser *p, node *n) {
     const node *const children[] = {n->a, n->b, n->c};
     const node_list *const lists[] = {&n->list, &n->list2};
     int depth = 0;
@@ -26,15 +25,15 @@ static node *checked(parser *p, node *n) {
     return n;
 }
 
-static node *binary(parser *p, node_kind kind, oper op, size_t at, node *a, node *b) {
+node *tmpl_parse_binary(parser *p, node_kind kind, oper op, size_t at, node *a, node *b) {
     node *n = tmpl_node_new(p, kind, at);
     n->op = (uint8_t)op;
     n->a = a;
     n->b = b;
-    return checked(p, n);
+    return tmpl_parse_checked(p, n);
 }
 
-static node *constant(parser *p, size_t at, value v) {
+node *tmpl_parse_constant(parser *p, size_t at, value v) {
     node *n = tmpl_node_new(p, N_CONST, at);
     n->val = v;
     return n;
@@ -58,18 +57,24 @@ static node *parse_string(parser *p) {
         text = (span){kept, kept ? joined.bytes : 0};
         strbuf_free(&joined);
     }
-    return constant(p, first->at, (value){.kind = V_STR, .str = tmpl_parse_text(p, text)});
+    return tmpl_parse_constant(p, first->at, (value){.kind = V_STR, .str = tmpl_parse_text(p, text)});
 }
 
 static node *parse_name(parser *p, bool with_namespace) {
-    static const struct { const char *name; value val; } constants[] = {
-        {"true", {.kind = V_BOOL, .truth = true}},   {"True", {.kind = V_BOOL, .truth = true}},
-        {"false", {.kind = V_BOOL, .truth = false}}, {"False", {.kind = V_BOOL, .truth = false}},
-        {"none", {.kind = V_NONE}},                  {"None", {.kind = V_NONE}},
+    static const struct {
+        const char *name;
+        value val;
+    } constants[] = {
+        {"true", {.kind = V_BOOL, .truth = true}},
+        {"True", {.kind = V_BOOL, .truth = true}},
+        {"false", {.kind = V_BOOL, .truth = false}},
+        {"False", {.kind = V_BOOL, .truth = false}},
+        {"none", {.kind = V_NONE}},
+        {"None", {.kind = V_NONE}},
     };
     const token *t = tmpl_parse_next(p);
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        if (span_is(t->text, constants[i].name)) return constant(p, t->at, constants[i].val);
+        if (span_is(t->text, constants[i].name)) return tmpl_parse_constant(p, t->at, constants[i].val);
     const bool is_nsref = with_namespace && tmpl_parse_skip(p, T_DOT);
     node *n = tmpl_node_new(p, is_nsref ? N_NSREF : N_NAME, t->at);
     n->text = tmpl_parse_text(p, t->text);
@@ -85,7 +90,7 @@ static node *parse_list(parser *p) {
         tmpl_node_add(p, &n->list, tmpl_parse_expression(p, true));
     }
     tmpl_parse_expect(p, T_RBRACKET);
-    return checked(p, n);
+    return tmpl_parse_checked(p, n);
 }
 
 static node *parse_dict(parser *p) {
@@ -98,189 +103,35 @@ static node *parse_dict(parser *p) {
         tmpl_node_add(p, &n->list, tmpl_parse_expression(p, true));
     }
     tmpl_parse_expect(p, T_RBRACE);
-    return checked(p, n);
+    return tmpl_parse_checked(p, n);
 }
 
-static node *parse_primary(parser *p, bool with_namespace) {
+node *tmpl_parse_primary(parser *p, bool with_namespace) {
     static const tuple_rules inside = {.with_condition = true, .in_parentheses = true};
     const token *t = p->now;
     node *n;
     switch (t->kind) {
-    case T_NAME: return parse_name(p, with_namespace);
-    case T_STRING: return parse_string(p);
-    case T_INTEGER: tmpl_parse_next(p); return constant(p, t->at, value_int(t->integer));
-    case T_FLOAT: tmpl_parse_next(p); return constant(p, t->at, value_real(t->real));
-    case T_LBRACKET: return parse_list(p);
-    case T_LBRACE: return parse_dict(p);
+    case T_NAME:
+        return parse_name(p, with_namespace);
+    case T_STRING:
+        return parse_string(p);
+    case T_INTEGER:
+        tmpl_parse_next(p);
+        return tmpl_parse_constant(p, t->at, value_int(t->integer));
+    case T_FLOAT:
+        tmpl_parse_next(p);
+        return tmpl_parse_constant(p, t->at, value_real(t->real));
+    case T_LBRACKET:
+        return parse_list(p);
+    case T_LBRACE:
+        return parse_dict(p);
     case T_LPAREN:
         tmpl_parse_next(p);
         n = tmpl_parse_tuple(p, &inside);
         tmpl_parse_expect(p, T_RPAREN);
         return n;
-    default: return tmpl_parse_fail(p, t->at, QP_BAD_FORMAT, "unexpected '%s'", tmpl_token_name((token_kind)t->kind));
-    }
-}
-
-/* ---- what may follow: .x [x] (x) |x is x ---- */
-
-static bool at_subscript_end(const parser *p) { return at_kind(p, T_RBRACKET) || at_kind(p, T_COMMA); }
-
-static node *parse_subscript_item(parser *p) {
-    const size_t at = p->now->at;
-    node *first = at_kind(p, T_COLON) ? NULL : tmpl_parse_expression(p, true);
-    if (!tmpl_parse_skip(p, T_COLON)) return first;
-    node *n = tmpl_node_new(p, N_SLICE, at);
-    n->a = first;
-    if (!at_kind(p, T_COLON) && !at_subscript_end(p)) n->b = tmpl_parse_expression(p, true);
-    if (tmpl_parse_skip(p, T_COLON) && !at_subscript_end(p)) n->c = tmpl_parse_expression(p, true);
-    return checked(p, n);
-}
-
-static node *parse_bracket(parser *p, node *on) {
-    const size_t at = tmpl_parse_next(p)->at;
-    node *items = tmpl_node_new(p, N_TUPLE, at);
-    while (!at_kind(p, T_RBRACKET) && p->status == QP_OK) {
-        if (items->list.count) tmpl_parse_expect(p, T_COMMA);
-        tmpl_node_add(p, &items->list, parse_subscript_item(p));
-    }
-    tmpl_parse_expect(p, T_RBRACKET);
-    node *n = binary(p, N_GETITEM, OP_ADD, at, on, items->list.count == 1 ? items->list.at[0] : checked(p, items));
-    return n;
-}
-
-static node *parse_dot(parser *p, node *on) {
-    const size_t at = tmpl_parse_next(p)->at;
-    const token *name = tmpl_parse_next(p);
-    if (name->kind == T_INTEGER) return binary(p, N_GETITEM, OP_ADD, at, on, constant(p, name->at, value_int(name->integer)));
-    if (name->kind != T_NAME) return tmpl_parse_fail(p, name->at, QP_BAD_FORMAT, "expected name or number");
-    node *n = tmpl_node_new(p, N_GETATTR, at);
-    n->a = on;
-    n->text = tmpl_parse_text(p, name->text);
-    return checked(p, n);
-}
-
-static void add_keyword(parser *p, node *n) {
-    node *keyword = tmpl_node_new(p, N_KEYWORD, p->now->at);
-    keyword->text = tmpl_parse_text(p, tmpl_parse_next(p)->text);
-    tmpl_parse_next(p);
-    keyword->a = tmpl_parse_expression(p, true);
-    for (int i = 0; i < n->list2.count && p->status == QP_OK; i++)
-        if (tmpl_text_equal(n->list2.at[i]->text, keyword->text))
-            tmpl_parse_fail(p, keyword->at, QP_BAD_FORMAT, "keyword argument repeated: %.*s", TEXT_ARG(keyword->text));
-    tmpl_node_add(p, &n->list2, checked(p, keyword));
-}
-
-/* (a, b, name=c, *d, **e) into n->list, list2, b and c. */
-static void parse_arguments(parser *p, node *n) {
-    const size_t at = tmpl_parse_expect(p, T_LPAREN)->at;
-    bool is_first = true, is_right = true;
-    while (!at_kind(p, T_RPAREN) && p->status == QP_OK && is_right) {
-        if (!is_first) tmpl_parse_expect(p, T_COMMA);
-        if (!is_first && at_kind(p, T_RPAREN)) break;
-        is_first = false;
-        if (at_kind(p, T_MUL)) {
-            is_right = !n->b && !n->c;
-            tmpl_parse_next(p);
-            n->b = tmpl_parse_expression(p, true);
-        } else if (at_kind(p, T_POW)) {
-            is_right = !n->c;
-            tmpl_parse_next(p);
-            n->c = tmpl_parse_expression(p, true);
-        } else if (at_kind(p, T_NAME) && p->now[1].kind == T_ASSIGN) {
-            is_right = !n->c;
-            add_keyword(p, n);
-        } else {
-            is_right = !n->b && !n->c && !n->list2.count;
-            tmpl_node_add(p, &n->list, tmpl_parse_expression(p, true));
-        }
-    }
-    if (!is_right) tmpl_parse_fail(p, at, QP_BAD_FORMAT, "invalid syntax for function call expression");
-    tmpl_parse_expect(p, T_RPAREN);
-}
-
-static node *parse_call(parser *p, node *on) {
-    node *n = tmpl_node_new(p, N_CALL, p->now->at);
-    n->a = on;
-    parse_arguments(p, n);
-    return checked(p, n);
-}
-
-static node *parse_postfix(parser *p, node *n) {
-    for (;;) {
-        if (at_kind(p, T_DOT)) n = parse_dot(p, n);
-        else if (at_kind(p, T_LBRACKET)) n = parse_bracket(p, n);
-        else if (at_kind(p, T_LPAREN)) n = parse_call(p, n);
-        else return n;
-    }
-}
-
-/* name or name.name.name */
-static vstr *parse_dotted(parser *p) {
-    span name = tmpl_parse_expect(p, T_NAME)->text;
-    if (!at_kind(p, T_DOT)) return tmpl_parse_text(p, name);
-    strbuf joined = {0};
-    strbuf_add(&joined, name.at, name.bytes);
-    while (tmpl_parse_skip(p, T_DOT)) {
-        const span more = tmpl_parse_expect(p, T_NAME)->text;
-        strbuf_char(&joined, '.');
-        strbuf_add(&joined, more.at, more.bytes);
-    }
-    char *kept = joined.failed ? NULL : arena_text(&p->t->memory, joined.at, joined.bytes);
-    name = (span){kept, joined.bytes};
-    strbuf_free(&joined);
-    if (!kept) return tmpl_parse_fail(p, p->now->at, QP_NO_MEMORY, "out of memory"), NULL;
-    return tmpl_parse_text(p, name);
-}
-
-node *tmpl_parse_filters(parser *p, node *on, bool is_inline) {
-    while (p->status == QP_OK && (is_inline || at_kind(p, T_PIPE))) {
-        if (!is_inline) tmpl_parse_next(p);
-        is_inline = false;
-        node *n = tmpl_node_new(p, N_FILTER, p->now->at);
-        n->a = on;
-        n->text = parse_dotted(p);
-        if (at_kind(p, T_LPAREN)) parse_arguments(p, n);
-        if (p->status == QP_OK) n->row = tmpl_filter_find((span){n->text->at, n->text->bytes});
-        on = checked(p, n);
-    }
-    return on;
-}
-
-/* A test's argument may come without parentheses: x is divisibleby 3. */
-static bool at_bare_argument(const parser *p) {
-    switch (p->now->kind) {
-    case T_NAME: return !at_name(p, "else") && !at_name(p, "or") && !at_name(p, "and");
-    case T_STRING:
-    case T_INTEGER:
-    case T_FLOAT:
-    case T_LBRACKET:
-    case T_LBRACE: return true;
-    default: return false;
-    }
-}
-
-static node *parse_test(parser *p, node *on) {
-    node *n = tmpl_node_new(p, N_TEST, tmpl_parse_next(p)->at);
-    const bool is_negated = tmpl_parse_skip_name(p, "not");
-    n->a = on;
-    n->text = parse_dotted(p);
-    if (at_kind(p, T_LPAREN)) {
-        parse_arguments(p, n);
-    } else if (at_bare_argument(p)) {
-        if (at_name(p, "is")) return tmpl_parse_fail(p, p->now->at, QP_BAD_FORMAT, "You cannot chain multiple tests with is");
-        tmpl_node_add(p, &n->list, parse_postfix(p, parse_primary(p, false)));
-    }
-    if (p->status == QP_OK) n->row = tmpl_test_find((span){n->text->at, n->text->bytes});
-    n = checked(p, n);
-    return is_negated ? binary(p, N_UNARY, OP_NOT, n->at, n, NULL) : n;
-}
-
-static node *parse_filters_and_tests(parser *p, node *n) {
-    for (;;) {
-        if (at_kind(p, T_PIPE)) n = tmpl_parse_filters(p, n, false);
-        else if (at_name(p, "is")) n = parse_test(p, n);
-        else if (at_kind(p, T_LPAREN)) n = parse_call(p, n);
-        else return n;
+    default:
+        return tmpl_parse_fail(p, t->at, QP_BAD_FORMAT, "unexpected '%s'", tmpl_token_name((token_kind)t->kind));
     }
 }
 
@@ -291,12 +142,15 @@ static node *parse_unary(parser *p, bool with_filters) {
     node *n;
     if (++p->depth > MAX_NODE_DEPTH)
         tmpl_parse_fail(p, at, QP_TOO_LARGE, "expression nested deeper than %d", MAX_NODE_DEPTH);
-    if (tmpl_parse_skip(p, T_SUB)) n = binary(p, N_UNARY, OP_NEG, at, parse_unary(p, false), NULL);
-    else if (tmpl_parse_skip(p, T_ADD)) n = binary(p, N_UNARY, OP_POS, at, parse_unary(p, false), NULL);
-    else n = parse_primary(p, false);
-    n = parse_postfix(p, n);
+    if (tmpl_parse_skip(p, T_SUB))
+        n = tmpl_parse_binary(p, N_UNARY, OP_NEG, at, parse_unary(p, false), NULL);
+    else if (tmpl_parse_skip(p, T_ADD))
+        n = tmpl_parse_binary(p, N_UNARY, OP_POS, at, parse_unary(p, false), NULL);
+    else
+        n = tmpl_parse_primary(p, false);
+    n = tmpl_parse_postfix(p, n);
     p->depth--;
-    return with_filters ? parse_filters_and_tests(p, n) : n;
+    return with_filters ? tmpl_parse_filters_and_tests(p, n) : n;
 }
 
 /* One level of left-associative operators: the tokens, what they mean, and the next level down. */
@@ -322,7 +176,7 @@ static node *parse_power(parser *p) {
     oper op;
     size_t at = p->now->at;
     node *left = parse_unary(p, true);
-    while (take_operator(p, &power, &op)) left = binary(p, N_BINARY, op, at, left, parse_unary(p, true));
+    while (take_operator(p, &power, &op)) left = tmpl_parse_binary(p, N_BINARY, op, at, left, parse_unary(p, true));
     return left;
 }
 
@@ -330,7 +184,7 @@ static node *parse_product(parser *p) {
     oper op;
     const size_t at = p->now->at;
     node *left = parse_power(p);
-    while (take_operator(p, &product, &op)) left = binary(p, N_BINARY, op, at, left, parse_power(p));
+    while (take_operator(p, &product, &op)) left = tmpl_parse_binary(p, N_BINARY, op, at, left, parse_power(p));
     return left;
 }
 
@@ -338,20 +192,22 @@ static node *parse_concat(parser *p) {
     node *n = tmpl_node_new(p, N_CONCAT, p->now->at);
     do tmpl_node_add(p, &n->list, parse_product(p));
     while (tmpl_parse_skip(p, T_TILDE));
-    return n->list.count == 1 ? n->list.at[0] : checked(p, n);
+    return n->list.count == 1 ? n->list.at[0] : tmpl_parse_checked(p, n);
 }
 
 static node *parse_sum(parser *p) {
     oper op;
     const size_t at = p->now->at;
     node *left = parse_concat(p);
-    while (take_operator(p, &sum, &op)) left = binary(p, N_BINARY, op, at, left, parse_concat(p));
+    while (take_operator(p, &sum, &op)) left = tmpl_parse_binary(p, N_BINARY, op, at, left, parse_concat(p));
     return left;
 }
 
 static bool take_comparison(parser *p, oper *op) {
-    static const struct { token_kind token; oper op; } rows[] = {{T_EQ, OP_EQ}, {T_NE, OP_NE}, {T_LT, OP_LT},
-                                                                 {T_LE, OP_LE}, {T_GT, OP_GT}, {T_GE, OP_GE}};
+    static const struct {
+        token_kind token;
+        oper op;
+    } rows[] = {{T_EQ, OP_EQ}, {T_NE, OP_NE}, {T_LT, OP_LT}, {T_LE, OP_LE}, {T_GT, OP_GT}, {T_GE, OP_GE}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (tmpl_parse_skip(p, rows[i].token)) return *op = rows[i].op, true;
     if (tmpl_parse_skip_name(p, "in")) return *op = OP_IN, true;
@@ -366,9 +222,9 @@ static node *parse_comparison(parser *p) {
     n->a = parse_sum(p);
     while (take_comparison(p, &op)) {
         const size_t at = p->now->at;
-        tmpl_node_add(p, &n->list, binary(p, N_OPERAND, op, at, parse_sum(p), NULL));
+        tmpl_node_add(p, &n->list, tmpl_parse_binary(p, N_OPERAND, op, at, parse_sum(p), NULL));
     }
-    return n->list.count ? checked(p, n) : n->a;
+    return n->list.count ? tmpl_parse_checked(p, n) : n->a;
 }
 
 static node *parse_not(parser *p) {
@@ -376,7 +232,7 @@ static node *parse_not(parser *p) {
     if (!tmpl_parse_skip_name(p, "not")) return parse_comparison(p);
     if (++p->depth > MAX_NODE_DEPTH)
         return tmpl_parse_fail(p, at, QP_TOO_LARGE, "expression nested deeper than %d", MAX_NODE_DEPTH);
-    node *n = binary(p, N_UNARY, OP_NOT, at, parse_not(p), NULL);
+    node *n = tmpl_parse_binary(p, N_UNARY, OP_NOT, at, parse_not(p), NULL);
     p->depth--;
     return n;
 }
@@ -384,14 +240,14 @@ static node *parse_not(parser *p) {
 static node *parse_and(parser *p) {
     const size_t at = p->now->at;
     node *left = parse_not(p);
-    while (tmpl_parse_skip_name(p, "and")) left = binary(p, N_AND, OP_ADD, at, left, parse_not(p));
+    while (tmpl_parse_skip_name(p, "and")) left = tmpl_parse_binary(p, N_AND, OP_ADD, at, left, parse_not(p));
     return left;
 }
 
 static node *parse_or(parser *p) {
     const size_t at = p->now->at;
     node *left = parse_and(p);
-    while (tmpl_parse_skip_name(p, "or")) left = binary(p, N_OR, OP_ADD, at, left, parse_and(p));
+    while (tmpl_parse_skip_name(p, "or")) left = tmpl_parse_binary(p, N_OR, OP_ADD, at, left, parse_and(p));
     return left;
 }
 
@@ -404,7 +260,7 @@ node *tmpl_parse_expression(parser *p, bool with_condition) {
         condition->a = n;
         condition->b = parse_or(p);
         if (tmpl_parse_skip_name(p, "else")) condition->c = tmpl_parse_expression(p, true);
-        n = checked(p, condition);
+        n = tmpl_parse_checked(p, condition);
     }
     p->depth--;
     return n;
@@ -413,7 +269,8 @@ node *tmpl_parse_expression(parser *p, bool with_condition) {
 /* ---- tuples and targets ---- */
 
 static bool at_tuple_end(const parser *p, const char *end_name) {
-    return at_kind(p, T_VAR_END) || at_kind(p, T_BLOCK_END) || at_kind(p, T_RPAREN) || (end_name && at_name(p, end_name));
+    return at_kind(p, T_VAR_END) || at_kind(p, T_BLOCK_END) || at_kind(p, T_RPAREN) ||
+           (end_name && at_name(p, end_name));
 }
 
 static node *parse_tuple(parser *p, const tuple_rules *rules, bool with_namespace) {
@@ -421,15 +278,16 @@ static node *parse_tuple(parser *p, const tuple_rules *rules, bool with_namespac
     bool is_tuple = false;
     do {
         if (at_tuple_end(p, rules->end_name)) break;
-        tmpl_node_add(p, &n->list, rules->is_target ? parse_primary(p, with_namespace)
-                                                    : tmpl_parse_expression(p, rules->with_condition));
+        tmpl_node_add(p, &n->list,
+                      rules->is_target ? tmpl_parse_primary(p, with_namespace)
+                                       : tmpl_parse_expression(p, rules->with_condition));
         is_tuple |= at_kind(p, T_COMMA);
     } while (tmpl_parse_skip(p, T_COMMA));
     if (!is_tuple && n->list.count) return n->list.at[0];
     if (!is_tuple && !rules->in_parentheses)
         return tmpl_parse_fail(p, p->now->at, QP_BAD_FORMAT, "Expected an expression, got '%s'",
                                tmpl_token_name((token_kind)p->now->kind));
-    return checked(p, n);
+    return tmpl_parse_checked(p, n);
 }
 
 node *tmpl_parse_tuple(parser *p, const tuple_rules *rules) { return parse_tuple(p, rules, false); }
@@ -437,10 +295,12 @@ node *tmpl_parse_tuple(parser *p, const tuple_rules *rules) { return parse_tuple
 /* Turns what was read into a target, or refuses it. */
 static void make_target(parser *p, node *n) {
     if (p->status != QP_OK) return;
-    if (n->kind == N_NAME) n->use = USE_STORE;
+    if (n->kind == N_NAME)
+        n->use = USE_STORE;
     else if (n->kind == N_TUPLE)
         for (int i = 0; i < n->list.count; i++) make_target(p, n->list.at[i]);
-    else if (n->kind != N_NSREF) tmpl_parse_fail(p, n->at, QP_BAD_FORMAT, "can't assign to this expression");
+    else if (n->kind != N_NSREF)
+        tmpl_parse_fail(p, n->at, QP_BAD_FORMAT, "can't assign to this expression");
 }
 
 node *tmpl_parse_target(parser *p, const char *end_name, bool with_namespace) {
@@ -455,7 +315,8 @@ node *tmpl_parse_target_name(parser *p) {
     node *n = tmpl_node_new(p, N_NAME, t->at);
     static const char *const reserved[] = {"true", "false", "none", "True", "False", "None"};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (span_is(t->text, reserved[i])) return tmpl_parse_fail(p, t->at, QP_BAD_FORMAT, "can't assign to '%s'", reserved[i]);
+        if (span_is(t->text, reserved[i]))
+            return tmpl_parse_fail(p, t->at, QP_BAD_FORMAT, "can't assign to '%s'", reserved[i]);
     n->text = tmpl_parse_text(p, t->text);
     n->use = USE_STORE;
     return n;

@@ -2,7 +2,8 @@
 #include "tmpl_tables.h"
 
 const filter_row *tmpl_filter_find(span name) {
-    static const filter_row *const tables[] = {tmpl_filters_text, tmpl_filters_seq, tmpl_filters_lazy, tmpl_filters_misc};
+    static const filter_row *const tables[] = {tmpl_filters_text, tmpl_filters_seq, tmpl_filters_lazy,
+                                               tmpl_filters_misc};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const filter_row *row = tables[i]; row->name; row++)
             if (span_is(name, row->name)) return row;

@@ -10,7 +10,8 @@ static bool keep_call(tmpl_run *r, const call_args *call, size_t skip, const cal
     call_args *kept = tmpl_get(r, 1, sizeof *kept);
     if (!kept) return false;
     skip = skip < call->count ? skip : call->count;
-    *kept = (call_args){.at = call->count > skip ? call->at + skip : NULL, .count = call->count - skip, .named = call->named};
+    *kept = (call_args){
+        .at = call->count > skip ? call->at + skip : NULL, .count = call->count - skip, .named = call->named};
     *out = kept;
     return true;
 }
@@ -37,14 +38,16 @@ static bool prepare_map(tmpl_run *r, vgen *gen) {
         if (!value_hash(r, call->at[0], &hash)) return false;
         gen->row = call->at[0].kind == V_STR ? tmpl_filter_find(value_span(call->at[0])) : NULL;
         if (gen->row) return keep_call(r, call, 1, &gen->call);
-        return call->at[0].kind == V_STR ? tmpl_fail(r, "No filter named '%.*s'.", TEXT_ARG(call->at[0].str))
-                                         : tmpl_fail(r, "map: the filter's name must be a text, not %s", value_type(call->at[0]));
+        return call->at[0].kind == V_STR
+                   ? tmpl_fail(r, "No filter named '%.*s'.", TEXT_ARG(call->at[0].str))
+                   : tmpl_fail(r, "map: the filter's name must be a text, not %s", value_type(call->at[0]));
     }
     value found[2] = {{.kind = V_MISSING}, {.kind = V_MISSING}};
     for (size_t i = 0; i < call->named->count; i++) {
         bool is_known = false;
         for (int k = 0; k < 2; k++)
-            if (span_is(value_span(call->named->at[i].key), known[k])) found[k] = call->named->at[i].val, is_known = true;
+            if (span_is(value_span(call->named->at[i].key), known[k]))
+                found[k] = call->named->at[i].val, is_known = true;
         if (!is_known) return tmpl_fail(r, "Unexpected keyword argument '%.*s'", TEXT_ARG(call->named->at[i].key.str));
     }
     if (found[0].kind == V_MISSING) return tmpl_fail(r, "map requires a filter argument");
@@ -97,7 +100,8 @@ static bool next_select(tmpl_run *r, vgen *gen, value *out, bool *is_done) {
         if (*is_done) return true;
         probe = *out;
         if (gen->is_flag2 && !tmpl_attr_walk(r, *out, gen->args[0], none, &probe)) return false;
-        if (gen->row ? !tmpl_test_call(r, gen->row, probe, gen->call, &holds) : !value_truth(r, probe, &holds)) return false;
+        if (gen->row ? !tmpl_test_call(r, gen->row, probe, gen->call, &holds) : !value_truth(r, probe, &holds))
+            return false;
         if (holds == gen->is_flag) return true;
     }
 }
@@ -110,10 +114,18 @@ static bool make_select(tmpl_run *r, value on, const call_args *call, bool wante
     return keep_call(r, call, 0, &gen->call);
 }
 
-static bool filter_select(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return make_select(r, on, call, true, false, out); }
-static bool filter_reject(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return make_select(r, on, call, false, false, out); }
-static bool filter_selectattr(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return make_select(r, on, call, true, true, out); }
-static bool filter_rejectattr(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return make_select(r, on, call, false, true, out); }
+static bool filter_select(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return make_select(r, on, call, true, false, out);
+}
+static bool filter_reject(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return make_select(r, on, call, false, false, out);
+}
+static bool filter_selectattr(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return make_select(r, on, call, true, true, out);
+}
+static bool filter_rejectattr(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return make_select(r, on, call, false, true, out);
+}
 
 /* ---- unique ---- */
 

@@ -23,9 +23,12 @@ static bool filter_abs(tmpl_run *r, value on, const value *args, const call_args
 /* math.ceil or math.floor of value * 10**precision, divided again. */
 static bool round_towards(tmpl_run *r, value on, value precision, bool is_up, value *out) {
     value unit, scaled;
-    if (!value_binary(r, OP_POW, value_int(10), precision, &unit) || !value_binary(r, OP_MUL, on, unit, &scaled)) return false;
-    if (scaled.kind == V_FLOAT && !value_from_real(r, is_up ? ceil(scaled.real) : floor(scaled.real), &scaled)) return false;
-    if (scaled.kind != V_INT && scaled.kind != V_BOOL) return tmpl_fail(r, "must be real number, not %s", value_type(scaled));
+    if (!value_binary(r, OP_POW, value_int(10), precision, &unit) || !value_binary(r, OP_MUL, on, unit, &scaled))
+        return false;
+    if (scaled.kind == V_FLOAT && !value_from_real(r, is_up ? ceil(scaled.real) : floor(scaled.real), &scaled))
+        return false;
+    if (scaled.kind != V_INT && scaled.kind != V_BOOL)
+        return tmpl_fail(r, "must be real number, not %s", value_type(scaled));
     return value_binary(r, OP_DIV, scaled, unit, out);
 }
 
@@ -33,7 +36,8 @@ static bool filter_round(tmpl_run *r, value on, const value *args, const call_ar
     int64_t digits = 0;
     const value precision = args[0].kind == V_MISSING ? value_int(0) : args[0];
     const bool is_text = args[1].kind == V_STR;
-    const bool is_up = is_text && span_is(value_span(args[1]), "ceil"), is_down = is_text && span_is(value_span(args[1]), "floor");
+    const bool is_up = is_text && span_is(value_span(args[1]), "ceil"),
+               is_down = is_text && span_is(value_span(args[1]), "floor");
     if (args[1].kind != V_MISSING && !is_up && !is_down && !(is_text && span_is(value_span(args[1]), "common")))
         return tmpl_fail(r, "method must be common, ceil or floor");
     if (is_up || is_down) return round_towards(r, on, precision, is_up, out);
@@ -60,8 +64,10 @@ static bool filter_int(tmpl_run *r, value on, const value *args, const call_args
     if (on.kind == V_UNDEFINED) return tmpl_fail_undefined(r, on);
     if (value_is_integer(on)) return *out = value_int(value_integer(on)), true;
     if (on.kind == V_FLOAT && isinf(on.real)) return tmpl_fail(r, "cannot convert float infinity to integer");
-    if (on.kind == V_STR && (base == 0 || (base >= 2 && base <= 36)) && value_parse_int(value_span(on), (int)base, &number, &is_too_large)) {
-        if (is_too_large) return tmpl_fail_as(r, QP_UNSUPPORTED, "integer '%.*s' needs more than 64 bits", TEXT_ARG(on.str));
+    if (on.kind == V_STR && (base == 0 || (base >= 2 && base <= 36)) &&
+        value_parse_int(value_span(on), (int)base, &number, &is_too_large)) {
+        if (is_too_large)
+            return tmpl_fail_as(r, QP_UNSUPPORTED, "integer '%.*s' needs more than 64 bits", TEXT_ARG(on.str));
         return *out = value_int(number), true;
     }
     if (!int_by_float(r, on, out, &is_number)) return false;
@@ -89,7 +95,9 @@ static bool filter_safe(tmpl_run *r, value on, const value *args, const call_arg
     return true;
 }
 
-static bool filter_escape(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return value_escape(r, on, out); }
+static bool filter_escape(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return value_escape(r, on, out);
+}
 
 static bool filter_forceescape(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     return value_to_text(r, on, &on) && value_escape(r, on, out);
@@ -126,7 +134,8 @@ static bool indentation(tmpl_run *r, value indent, json_style *style) {
     if (!value_given(indent)) return true;
     style->item_separator = SPAN(",");
     if (indent.kind == V_STR) return style->indent = value_span(indent), true;
-    if (!value_is_integer(indent)) return tmpl_fail(r, "tojson: indent must be an integer, a text or none, not %s", value_type(indent));
+    if (!value_is_integer(indent))
+        return tmpl_fail(r, "tojson: indent must be an integer, a text or none, not %s", value_type(indent));
     if (!value_borrow(r, SPAN(" "), &spaces) || !value_binary(r, OP_MUL, spaces, indent, &spaces)) return false;
     style->indent = value_span(spaces);
     return true;
@@ -143,10 +152,13 @@ static bool filter_tojson(tmpl_run *r, value on, const value *args, const call_a
     return false;
 }
 
-static bool filter_pprint(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_pprint(r, on, out); }
+static bool filter_pprint(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_pprint(r, on, out);
+}
 
 static bool filter_random(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
-    return tmpl_fail_as(r, QP_UNSUPPORTED, "filter 'random' is not supported: the same conversation must give the same text");
+    return tmpl_fail_as(r, QP_UNSUPPORTED,
+                        "filter 'random' is not supported: the same conversation must give the same text");
 }
 
 static bool filter_urlize(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
@@ -162,11 +174,16 @@ static bool filter_filesize(tmpl_run *r, value on, const value *args, const call
     char text[400];
     if (args[0].kind != V_MISSING && !value_truth(r, args[0], &is_binary)) return false;
     if (on.kind == V_UNDEFINED) return tmpl_fail_undefined(r, on);
-    if (value_is_number(on)) x = value_number(on);
-    else if (on.kind != V_STR) return tmpl_fail(r, "float() argument must be a string or a real number, not '%s'", value_type(on));
-    else if (!value_parse_real(r, value_span(on), &x)) return tmpl_fail(r, "could not convert string to float: '%.*s'", TEXT_ARG(on.str));
+    if (value_is_number(on))
+        x = value_number(on);
+    else if (on.kind != V_STR)
+        return tmpl_fail(r, "float() argument must be a string or a real number, not '%s'", value_type(on));
+    else if (!value_parse_real(r, value_span(on), &x))
+        return tmpl_fail(r, "could not convert string to float: '%.*s'", TEXT_ARG(on.str));
     const double base = is_binary ? 1024 : 1000;
-    if (isnan(x)) return snprintf(text, sizeof text, "nan %s", (is_binary ? binary : decimal)[7]), value_text(r, span_of(text), out);
+    if (isnan(x))
+        return snprintf(text, sizeof text, "nan %s", (is_binary ? binary : decimal)[7]),
+               value_text(r, span_of(text), out);
     if (x == 1) return value_borrow(r, SPAN("1 Byte"), out);
     if (x < base) {
         value whole;

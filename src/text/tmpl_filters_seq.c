@@ -23,7 +23,8 @@ static bool filter_first(tmpl_run *r, value on, const value *args, const call_ar
 
 /* What reversed() takes. */
 static bool can_reverse(value v) {
-    return v.kind == V_STR || value_is_seq(v) || v.kind == V_DICT || v.kind == V_VIEW || v.kind == V_RANGE || v.kind == V_UNDEFINED;
+    return v.kind == V_STR || value_is_seq(v) || v.kind == V_DICT || v.kind == V_VIEW || v.kind == V_RANGE ||
+           v.kind == V_UNDEFINED;
 }
 
 static bool filter_last(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
@@ -42,7 +43,9 @@ static bool filter_list(tmpl_run *r, value on, const value *args, const call_arg
     return value_to_list(r, on, out);
 }
 
-static bool next_reversed(tmpl_run *r, vgen *gen, value *out, bool *is_done) { return iter_next(r, &gen->source, out, is_done); }
+static bool next_reversed(tmpl_run *r, vgen *gen, value *out, bool *is_done) {
+    return iter_next(r, &gen->source, out, is_done);
+}
 
 static bool filter_reverse(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     vgen *gen;
@@ -50,7 +53,10 @@ static bool filter_reverse(tmpl_run *r, value on, const value *args, const call_
     if (can_reverse(on)) {
         if (!value_generator(r, next_reversed, on, &gen, out)) return false;
         gen->source = (iter){.on = on, .is_reversed = true};
-        gen->type = on.kind == V_LIST ? "list_reverseiterator" : on.kind == V_TUPLE ? "reversed" : on.kind == V_DICT ? "dict_reversekeyiterator" : "range_iterator";
+        gen->type = on.kind == V_LIST    ? "list_reverseiterator"
+                    : on.kind == V_TUPLE ? "reversed"
+                    : on.kind == V_DICT  ? "dict_reversekeyiterator"
+                                         : "range_iterator";
         return true;
     }
     value list;
@@ -103,13 +109,17 @@ static bool filter_groupby(tmpl_run *r, value on, const value *args, const call_
     value sorted, keys, parts, group;
     if (!truth_of(r, args[2], &is_sensitive)) return false;
     rules.ignore_case = !is_sensitive;
-    if (!tmpl_sort(r, on, &rules, &sorted, &keys) || !tmpl_attr_path(r, args[0], &parts) || !value_seq(r, V_LIST, 0, out)) return false;
+    if (!tmpl_sort(r, on, &rules, &sorted, &keys) || !tmpl_attr_path(r, args[0], &parts) ||
+        !value_seq(r, V_LIST, 0, out))
+        return false;
     for (size_t i = 0, begin = 0; i < sorted.seq->count; i++) {
         bool is_equal = false;
-        if (i + 1 < sorted.seq->count && !value_equal(r, keys.seq->at[begin], keys.seq->at[i + 1], &is_equal)) return false;
+        if (i + 1 < sorted.seq->count && !value_equal(r, keys.seq->at[begin], keys.seq->at[i + 1], &is_equal))
+            return false;
         if (is_equal) continue;
         value items, key = keys.seq->at[begin];
-        if (!value_slice(r, sorted, value_int((int64_t)begin), value_int((int64_t)i + 1), value_none(), &items)) return false;
+        if (!value_slice(r, sorted, value_int((int64_t)begin), value_int((int64_t)i + 1), value_none(), &items))
+            return false;
         if (!is_sensitive && !tmpl_attr_walk(r, items.seq->at[0], parts, args[1], &key)) return false;
         if (!value_pair(r, key, items, &group)) return false;
         group.seq->is_group = true;
@@ -125,7 +135,8 @@ static bool extreme(tmpl_run *r, value on, const value *args, oper op, value *ou
     bool is_sensitive, is_done, is_better;
     value parts, item, key, best = {.kind = V_MISSING};
     iter it;
-    if (!truth_of(r, args[0], &is_sensitive) || !tmpl_attr_path(r, args[1], &parts) || !iter_begin(r, on, &it)) return false;
+    if (!truth_of(r, args[0], &is_sensitive) || !tmpl_attr_path(r, args[1], &parts) || !iter_begin(r, on, &it))
+        return false;
     rules.ignore_case = !is_sensitive;
     for (;;) {
         if (!iter_next(r, &it, &item, &is_done)) return false;
@@ -139,8 +150,12 @@ static bool extreme(tmpl_run *r, value on, const value *args, oper op, value *ou
     return true;
 }
 
-static bool filter_min(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return extreme(r, on, args, OP_LT, out); }
-static bool filter_max(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return extreme(r, on, args, OP_GT, out); }
+static bool filter_min(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return extreme(r, on, args, OP_LT, out);
+}
+static bool filter_max(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return extreme(r, on, args, OP_GT, out);
+}
 
 static bool filter_sum(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     value parts, item;
@@ -165,7 +180,9 @@ static bool filter_join(tmpl_run *r, value on, const value *args, const call_arg
     strbuf text = {0};
     const value none = {.kind = V_MISSING};
     if (!tmpl_attr_path(r, args[1], &parts)) return false;
-    if (args[0].kind == V_MISSING ? !value_borrow(r, (span){"", 0}, &separator) : !value_to_text(r, args[0], &separator)) return false;
+    if (args[0].kind == V_MISSING ? !value_borrow(r, (span){"", 0}, &separator)
+                                  : !value_to_text(r, args[0], &separator))
+        return false;
     if (!iter_begin(r, on, &it)) return false;
     for (size_t i = 0; is_right; i++) {
         is_right = iter_next(r, &it, &item, &is_done);

@@ -7,9 +7,15 @@
 
 static bool soft(tmpl_run *r, value *on) { return on->kind == V_STR || value_to_text(r, *on, on); }
 
-static bool filter_upper(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return soft(r, &on) && tmpl_change_case(r, on, CASE_UPPER, out); }
-static bool filter_lower(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return soft(r, &on) && tmpl_change_case(r, on, CASE_LOWER, out); }
-static bool filter_capitalize(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return soft(r, &on) && tmpl_capitalize(r, on, out); }
+static bool filter_upper(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return soft(r, &on) && tmpl_change_case(r, on, CASE_UPPER, out);
+}
+static bool filter_lower(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return soft(r, &on) && tmpl_change_case(r, on, CASE_LOWER, out);
+}
+static bool filter_capitalize(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return soft(r, &on) && tmpl_capitalize(r, on, out);
+}
 
 static bool filter_title(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     if (!soft(r, &on) || !tmpl_title_words(r, on, out)) return false;
@@ -25,7 +31,8 @@ static bool filter_replace(tmpl_run *r, value on, const value *args, const call_
     value from, to;
     int64_t limit = -1;
     if (value_given(args[2]) && !tmpl_want_int(r, args[2], &limit)) return false;
-    if (!value_to_text(r, on, &on) || !value_to_text(r, args[0], &from) || !value_to_text(r, args[1], &to)) return false;
+    if (!value_to_text(r, on, &on) || !value_to_text(r, args[0], &from) || !value_to_text(r, args[1], &to))
+        return false;
     return tmpl_replace(r, on, value_span(from), value_span(to), limit < 0 ? -1 : limit, out);
 }
 
@@ -48,8 +55,10 @@ static bool indention(tmpl_run *r, value width, bool is_markup, value *out) {
     value space;
     if (width.kind == V_MISSING) width = value_int(4);
     if (width.kind == V_UNDEFINED) return tmpl_fail_undefined(r, width);
-    if (width.kind == V_STR) *out = width;
-    else if (!value_borrow(r, SPAN(" "), &space) || !value_binary(r, OP_MUL, space, width, out)) return false;
+    if (width.kind == V_STR)
+        *out = width;
+    else if (!value_borrow(r, SPAN(" "), &space) || !value_binary(r, OP_MUL, space, width, out))
+        return false;
     if (is_markup) out->is_markup = true;
     return out->kind == V_STR || tmpl_fail(r, "indent: width must be an integer or a text");
 }
@@ -89,7 +98,8 @@ static bool filter_truncate(tmpl_run *r, value on, const value *args, const call
     if (args[2].kind == V_MISSING ? !value_borrow(r, SPAN("..."), &end) : (end = args[2], false)) return false;
     if (end.kind != V_STR) return tmpl_fail(r, "truncate: end must be str, not %s", value_type(end));
     const int64_t end_points = (int64_t)tmpl_text_points(end.str);
-    if (length < end_points) return tmpl_fail(r, "expected length >= %lld, got %lld", (long long)end_points, (long long)length);
+    if (length < end_points)
+        return tmpl_fail(r, "expected length >= %lld, got %lld", (long long)end_points, (long long)length);
     if (leeway < 0) return tmpl_fail(r, "expected leeway >= 0, got %lld", (long long)leeway);
     if (!value_length(r, on, &points, &has_length)) return false;
     if (!has_length) return tmpl_fail(r, "object of type '%s' has no len()", value_type(on));
@@ -116,7 +126,8 @@ static bool filter_wordwrap(tmpl_run *r, value on, const value *args, const call
     if (args[3].kind != V_MISSING && !value_truth(r, args[3], &rules.break_hyphens)) return false;
     if (value_given(args[2]) ? (newline = args[2], false) : !value_borrow(r, SPAN("\n"), &newline)) return false;
     if (on.kind == V_UNDEFINED) return tmpl_fail_undefined(r, on);
-    if (on.kind != V_STR || newline.kind != V_STR) return tmpl_fail(r, "'%s' object has no attribute 'splitlines'", value_type(on));
+    if (on.kind != V_STR || newline.kind != V_STR)
+        return tmpl_fail(r, "'%s' object has no attribute 'splitlines'", value_type(on));
     return tmpl_wrap(r, on, &rules, value_span(newline), out);
 }
 
@@ -142,10 +153,14 @@ static bool filter_wordcount(tmpl_run *r, value on, const value *args, const cal
 static void quote_url(strbuf *b, span text, const char *safe, bool plus) {
     for (size_t i = 0; i < text.bytes; i++) {
         const char c = text.at[i];
-        const bool is_plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c && strchr("_.-~", c)) || (c && strchr(safe, c));
-        if (is_plain) strbuf_char(b, c);
-        else if (plus && c == ' ') strbuf_char(b, '+');
-        else strbuf_format(b, "%%%02X", (unsigned)(unsigned char)c);
+        const bool is_plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
+                              (c && strchr("_.-~", c)) || (c && strchr(safe, c));
+        if (is_plain)
+            strbuf_char(b, c);
+        else if (plus && c == ' ')
+            strbuf_char(b, '+');
+        else
+            strbuf_format(b, "%%%02X", (unsigned)(unsigned char)c);
     }
 }
 
@@ -192,7 +207,8 @@ static bool put_attribute(tmpl_run *r, strbuf *b, value key, value val) {
     value name, text;
     if (key.kind != V_STR) return tmpl_fail(r, "expected string or bytes-like object, got '%s'", value_type(key));
     for (size_t i = 0; i < key.str->bytes; i++)
-        if (key.str->at[i] && strchr(" \t\n\r\f\v/>=", key.str->at[i])) return tmpl_fail(r, "Invalid character in attribute name: '%.*s'", TEXT_ARG(key.str));
+        if (key.str->at[i] && strchr(" \t\n\r\f\v/>=", key.str->at[i]))
+            return tmpl_fail(r, "Invalid character in attribute name: '%.*s'", TEXT_ARG(key.str));
     if (!value_escape(r, key, &name) || !value_escape(r, val, &text)) return false;
     strbuf_format(b, "%s", b->bytes ? " " : "");
     strbuf_add(b, name.str->at, name.str->bytes);
@@ -211,7 +227,8 @@ static bool filter_xmlattr(tmpl_run *r, value on, const value *args, const call_
     if (on.kind != V_DICT) return tmpl_fail(r, "'%s' object has no attribute 'items'", value_type(on));
     for (size_t i = 0; is_right && i < on.dict->count; i++) {
         const vpair *pair = &on.dict->at[i];
-        if (pair->val.kind != V_NONE && pair->val.kind != V_UNDEFINED) is_right = put_attribute(r, &b, pair->key, pair->val);
+        if (pair->val.kind != V_NONE && pair->val.kind != V_UNDEFINED)
+            is_right = put_attribute(r, &b, pair->key, pair->val);
     }
     if (!is_right) return strbuf_free(&b), false;
     if (!tmpl_take_text(r, &b, &text)) return false;

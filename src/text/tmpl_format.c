@@ -8,7 +8,7 @@
 typedef struct formatter {
     tmpl_run *r;
     const call_args *args;
-    int64_t next;   /* automatic number; -1: fields are numbered by hand */
+    int64_t next; /* automatic number; -1: fields are numbered by hand */
     bool is_automatic;
     bool is_markup;
 } formatter;
@@ -57,16 +57,21 @@ static bool find_field(formatter *f, span name, value *out) {
         const bool is_attribute = name.at[at] == '.';
         size_t end = ++at;
         value key;
-        if (!is_attribute && name.at[at - 1] != '[') return tmpl_fail(f->r, "Only '.' or '[' may follow ']' in format field specifier");
-        while (end < name.bytes && (is_attribute ? name.at[end] != '.' && name.at[end] != '[' : name.at[end] != ']')) end++;
+        if (!is_attribute && name.at[at - 1] != '[')
+            return tmpl_fail(f->r, "Only '.' or '[' may follow ']' in format field specifier");
+        while (end < name.bytes && (is_attribute ? name.at[end] != '.' && name.at[end] != '[' : name.at[end] != ']'))
+            end++;
         if (end == at) return tmpl_fail(f->r, "Empty attribute in format string");
         if (!is_attribute && end == name.bytes) return tmpl_fail(f->r, "Missing ']' in format string");
         const span part = {name.at + at, end - at};
         int64_t index;
         bool is_too_large;
-        if (!is_attribute && all_digits(part) && value_parse_int(part, 10, &index, &is_too_large)) key = value_int(index);
-        else if (!value_borrow(f->r, part, &key)) return false;
-        if (is_attribute ? !value_getattr(f->r, *out, key.str, out) : !value_getitem(f->r, *out, key, out)) return false;
+        if (!is_attribute && all_digits(part) && value_parse_int(part, 10, &index, &is_too_large))
+            key = value_int(index);
+        else if (!value_borrow(f->r, part, &key))
+            return false;
+        if (is_attribute ? !value_getattr(f->r, *out, key.str, out) : !value_getitem(f->r, *out, key, out))
+            return false;
         at = end + !is_attribute;
     }
     return true;
@@ -82,8 +87,10 @@ static bool convert(formatter *f, char how, value *v) {
     for (size_t i = 0; i < text.bytes;) {
         uint32_t c = 0;
         const int length = utf8_decode(text.at + i, text.bytes - i, &c);
-        if (c < 0x80) strbuf_char(&plain, text.at[i]);
-        else strbuf_format(&plain, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+        if (c < 0x80)
+            strbuf_char(&plain, text.at[i]);
+        else
+            strbuf_format(&plain, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
         i += length ? (size_t)length : 1;
     }
     strbuf_free(&text);
@@ -103,15 +110,18 @@ static bool put_field(formatter *f, strbuf *out, span field, int depth) {
         if (end + 1 >= field.bytes) return tmpl_fail(f->r, "unmatched '{' in format spec");
         how = field.at[end + 1];
         end += 2;
-        if (end < field.bytes && field.at[end] != ':') return tmpl_fail(f->r, "expected ':' after conversion specifier");
+        if (end < field.bytes && field.at[end] != ':')
+            return tmpl_fail(f->r, "expected ':' after conversion specifier");
     }
     if (!find_field(f, name, &v) || (how && !convert(f, how, &v))) return false;
     strbuf spec = {0}, text = {0};
     value made;
     bool is_right = true;
-    if (end < field.bytes) is_right = format_into(f, &spec, (span){field.at + end + 1, field.bytes - end - 1}, depth + 1);
+    if (end < field.bytes)
+        is_right = format_into(f, &spec, (span){field.at + end + 1, field.bytes - end - 1}, depth + 1);
     const bool is_safe = f->is_markup && v.kind == V_STR && v.is_markup;
-    if (is_right && is_safe && spec.bytes) is_right = tmpl_fail(f->r, "Format specifier given, but Markup does not define __html_format__");
+    if (is_right && is_safe && spec.bytes)
+        is_right = tmpl_fail(f->r, "Format specifier given, but Markup does not define __html_format__");
     is_right = is_right && tmpl_format_spec(f->r, &text, v, (span){spec.at, spec.bytes});
     strbuf_free(&spec);
     if (!is_right) return strbuf_free(&text), false;
@@ -152,7 +162,8 @@ static bool format_into(formatter *f, strbuf *out, span text, int depth) {
         if (at + 1 == text.bytes) return tmpl_fail(f->r, "Single '{' encountered in format string");
         const size_t end = field_end(text, at + 1);
         if (end == UNKNOWN) return tmpl_fail(f->r, "expected '}' before end of string");
-        if (!tmpl_spend(f->r, 1 + (end - at) / 16) || !put_field(f, out, (span){text.at + at + 1, end - at - 1}, depth)) return false;
+        if (!tmpl_spend(f->r, 1 + (end - at) / 16) || !put_field(f, out, (span){text.at + at + 1, end - at - 1}, depth))
+            return false;
         at = end + 1;
     }
     return true;

@@ -18,7 +18,8 @@ static uint64_t range_count(int64_t start, int64_t stop, int64_t step) {
 
 static bool call_range(tmpl_run *r, const value *args, const call_args *call, value *out) {
     int64_t part[3] = {0, 0, 1};
-    if (call->named || !call->count || call->count > 3) return tmpl_fail(r, "range expected 1 to 3 positional arguments");
+    if (call->named || !call->count || call->count > 3)
+        return tmpl_fail(r, "range expected 1 to 3 positional arguments");
     for (size_t i = 0; i < call->count; i++)
         if (!tmpl_want_int(r, call->at[i], &part[call->count == 1 ? 1 : i])) return false;
     if (!part[2]) return tmpl_fail(r, "range() arg 3 must not be zero");
@@ -46,7 +47,8 @@ static bool add_pairs(tmpl_run *r, value from, vdict *to) {
     for (;;) {
         if (!iter_next(r, &it, &pair, &is_done)) return false;
         if (is_done) return true;
-        if (!value_is_iterable(pair)) return tmpl_fail(r, "cannot convert dictionary update sequence element to a sequence");
+        if (!value_is_iterable(pair))
+            return tmpl_fail(r, "cannot convert dictionary update sequence element to a sequence");
         if (!value_to_list(r, pair, &two)) return false;
         if (two.seq->count != 2)
             return tmpl_fail(r, "dictionary update sequence element has length %zu; 2 is required", two.seq->count);
@@ -66,8 +68,9 @@ static bool call_namespace(tmpl_run *r, const value *args, const call_args *call
     for (size_t i = 0; i < out->dict->count; i++) {
         const value key = out->dict->at[i].key;
         if (key.kind == V_STR && key.str->bytes && key.str->at[0] == '_')
-            return tmpl_fail(r, "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'.",
-                             TEXT_ARG(key.str));
+            return tmpl_fail(
+                r, "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'.",
+                TEXT_ARG(key.str));
     }
     out->kind = V_NAMESPACE;
     return true;
@@ -97,7 +100,8 @@ static bool call_raise(tmpl_run *r, const value *args, const call_args *call, va
     if (!value_to_text(r, args[0], &text)) return false;
     r->is_raised = true;
     r->raised = value_span(text);
-    r->status = err_set(r->err, QP_BAD_ARGUMENT, 0, "%.*s", (int)(text.str->bytes < 4096 ? text.str->bytes : 4096), text.str->at);
+    r->status = err_set(r->err, QP_BAD_ARGUMENT, 0, "%.*s", (int)(text.str->bytes < 4096 ? text.str->bytes : 4096),
+                        text.str->at);
     return false;
 }
 

@@ -14,8 +14,10 @@ bool value_is_iterable(value v) {
     case V_VIEW:
     case V_RANGE:
     case V_GENERATOR:
-    case V_LOOP: return true;
-    default: return false;
+    case V_LOOP:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -50,7 +52,8 @@ bool iter_next(tmpl_run *r, iter *it, value *out, bool *is_done) {
     *is_done = false;
     if (!tmpl_spend(r, 1)) return false;
     switch (it->on.kind) {
-    case V_STR: return next_char(r, it, out, is_done);
+    case V_STR:
+        return next_char(r, it, out, is_done);
     case V_GENERATOR: {
         vgen *gen = it->on.gen;
         if (gen->is_done) return *is_done = true, true;
@@ -59,8 +62,10 @@ bool iter_next(tmpl_run *r, iter *it, value *out, bool *is_done) {
         gen->is_done = !is_right || *is_done;
         return is_right;
     }
-    case V_LOOP: return next_of_loop(r, it->on.loop, out, is_done);
-    default: break;
+    case V_LOOP:
+        return next_of_loop(r, it->on.loop, out, is_done);
+    default:
+        break;
     }
     size_t count;
     bool has_length;
@@ -70,10 +75,16 @@ bool iter_next(tmpl_run *r, iter *it, value *out, bool *is_done) {
     it->at++;
     switch (it->on.kind) {
     case V_LIST:
-    case V_TUPLE: *out = it->on.seq->at[at]; return true;
-    case V_DICT: return next_pair(r, it->on.dict, VIEW_KEYS, at, out);
-    case V_VIEW: return next_pair(r, it->on.view->dict, it->on.view->kind, at, out);
-    default: *out = value_int(it->on.range->start + (int64_t)at * it->on.range->step); return true;
+    case V_TUPLE:
+        *out = it->on.seq->at[at];
+        return true;
+    case V_DICT:
+        return next_pair(r, it->on.dict, VIEW_KEYS, at, out);
+    case V_VIEW:
+        return next_pair(r, it->on.view->dict, it->on.view->kind, at, out);
+    default:
+        *out = value_int(it->on.range->start + (int64_t)at * it->on.range->step);
+        return true;
     }
 }
 

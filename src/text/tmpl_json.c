@@ -39,9 +39,12 @@ static void write_text(strbuf *out, span text, bool ascii) {
 }
 
 static void write_real(strbuf *out, double x) {
-    if (isnan(x)) strbuf_text(out, "NaN");
-    else if (isinf(x)) strbuf_text(out, x > 0 ? "Infinity" : "-Infinity");
-    else tmpl_real_repr(out, x);
+    if (isnan(x))
+        strbuf_text(out, "NaN");
+    else if (isinf(x))
+        strbuf_text(out, x > 0 ? "Infinity" : "-Infinity");
+    else
+        tmpl_real_repr(out, x);
 }
 
 static void new_line(strbuf *out, const json_style *style, int level) {
@@ -87,7 +90,8 @@ static int compare_pairs(const void *a, const void *b, void *with) {
     sorter *s = with;
     bool is_less = false, is_more = false;
     if (s->is_wrong) return 0;
-    s->is_wrong = !value_order(s->r, OP_LT, x->key, y->key, &is_less) || !value_order(s->r, OP_LT, y->key, x->key, &is_more);
+    s->is_wrong =
+        !value_order(s->r, OP_LT, x->key, y->key, &is_less) || !value_order(s->r, OP_LT, y->key, x->key, &is_more);
     return (int)is_more - (int)is_less;
 }
 
@@ -120,18 +124,33 @@ static bool write_nested(tmpl_run *r, strbuf *out, value v, const json_style *st
 
 static bool write_value(tmpl_run *r, strbuf *out, value v, const json_style *style, int level) {
     const size_t indent = style->indent.at ? (size_t)level * (style->indent.bytes + 1) : 0;
-    if (!tmpl_spend(r, 1 + (indent + (v.kind == V_STR ? v.str->bytes : 0)) / 64) || !tmpl_buffer_ok(r, out)) return false;
+    if (!tmpl_spend(r, 1 + (indent + (v.kind == V_STR ? v.str->bytes : 0)) / 64) || !tmpl_buffer_ok(r, out))
+        return false;
     switch (v.kind) {
-    case V_NONE: strbuf_text(out, "null"); return true;
-    case V_BOOL: strbuf_text(out, v.truth ? "true" : "false"); return true;
-    case V_INT: strbuf_format(out, "%lld", (long long)v.integer); return true;
-    case V_FLOAT: write_real(out, v.real); return true;
-    case V_STR: write_text(out, value_span(v), style->ascii); return true;
+    case V_NONE:
+        strbuf_text(out, "null");
+        return true;
+    case V_BOOL:
+        strbuf_text(out, v.truth ? "true" : "false");
+        return true;
+    case V_INT:
+        strbuf_format(out, "%lld", (long long)v.integer);
+        return true;
+    case V_FLOAT:
+        write_real(out, v.real);
+        return true;
+    case V_STR:
+        write_text(out, value_span(v), style->ascii);
+        return true;
     case V_LIST:
     case V_TUPLE:
-    case V_DICT: return write_nested(r, out, v, style, level);
-    default: return tmpl_fail(r, "Object of type %s is not JSON serializable", value_type(v));
+    case V_DICT:
+        return write_nested(r, out, v, style, level);
+    default:
+        return tmpl_fail(r, "Object of type %s is not JSON serializable", value_type(v));
     }
 }
 
-bool tmpl_json_write(tmpl_run *r, strbuf *out, value v, const json_style *style) { return write_value(r, out, v, style, 0); }
+bool tmpl_json_write(tmpl_run *r, strbuf *out, value v, const json_style *style) {
+    return write_value(r, out, v, style, 0);
+}

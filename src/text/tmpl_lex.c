@@ -202,8 +202,10 @@ static qp_status lex_tag(lexer *l, bool is_variable) {
             return QP_OK;
         }
         const size_t after = skip_spaces(l, l->at);
-        if (after > l->at) l->at = after;
-        else ERR_TRY(lex_token(l));
+        if (after > l->at)
+            l->at = after;
+        else
+            ERR_TRY(lex_token(l));
     }
     return QP_OK;
 }
@@ -228,14 +230,17 @@ static qp_status lex_all(lexer *l) {
 }
 
 qp_status tmpl_lex(const tmpl_source *source, arena *memory, token **out, qp_error *err) {
-    lexer l = {.source = source, .s = source->at, .end = source->bytes, .line_starting = true, .memory = memory, .err = err};
+    lexer l = {
+        .source = source, .s = source->at, .end = source->bytes, .line_starting = true, .memory = memory, .err = err};
     qp_status status = lex_all(&l);
     if (status == QP_OK) status = add(&l, T_EOF, l.end, (span){"", 0}, NULL);
     *out = NULL;
     if (status == QP_OK) {
         *out = arena_get(memory, l.n_tokens, sizeof **out);
-        if (*out) memcpy(*out, l.tokens, l.n_tokens * sizeof **out);
-        else status = err_no_memory(err, l.n_tokens * sizeof **out, "template tokens");
+        if (*out)
+            memcpy(*out, l.tokens, l.n_tokens * sizeof **out);
+        else
+            status = err_no_memory(err, l.n_tokens * sizeof **out, "template tokens");
     }
     mem_free(l.tokens);
     return status;

@@ -18,9 +18,12 @@ static size_t digits(span s, size_t at, int base, bool leading) {
     const size_t begin = at;
     bool may_underscore = leading;
     while (at < s.bytes) {
-        if (is_digit_of(s.at[at], base)) may_underscore = true, at++;
-        else if (s.at[at] == '_' && may_underscore && at + 1 < s.bytes && is_digit_of(s.at[at + 1], base)) at++;
-        else break;
+        if (is_digit_of(s.at[at], base))
+            may_underscore = true, at++;
+        else if (s.at[at] == '_' && may_underscore && at + 1 < s.bytes && is_digit_of(s.at[at + 1], base))
+            at++;
+        else
+            break;
     }
     return at - begin;
 }
@@ -40,7 +43,10 @@ static size_t float_length(span s) {
 }
 
 static size_t integer_length(span s, int *base) {
-    static const struct { char letter; int base; } prefixes[] = {{'b', 2}, {'o', 8}, {'x', 16}};
+    static const struct {
+        char letter;
+        int base;
+    } prefixes[] = {{'b', 2}, {'o', 8}, {'x', 16}};
     *base = 10;
     if (!s.bytes || s.at[0] < '0' || s.at[0] > '9') return 0;
     if (s.at[0] != '0') return digits(s, 0, 10, false);
@@ -86,8 +92,10 @@ static qp_status read_float(span text, token *out, arena *memory, qp_error *err)
 /* Bytes up to and with the closing quote; 0 if it never closes. */
 static size_t string_length(span s) {
     for (size_t at = 1; at < s.bytes; at++) {
-        if (s.at[at] == '\\') at++;
-        else if (s.at[at] == s.at[0]) return at + 1;
+        if (s.at[at] == '\\')
+            at++;
+        else if (s.at[at] == s.at[0])
+            return at + 1;
     }
     return 0;
 }
@@ -143,15 +151,24 @@ static void put_escape(unescape *u) {
     static const char from[] = "nrtabfv\\'\"", to[] = "\n\r\t\a\b\f\v\\'\"";
     const char c = u->in.at[u->at];
     const char *simple = c ? strchr(from, c) : NULL;
-    if (simple) u->out[u->n++] = to[simple - from], u->at++;
-    else if (c == '\n') u->at++;
-    else if (c == 'x') u->at++, put_hex(u, 2);
-    else if (c == 'u') u->at++, put_hex(u, 4);
-    else if (c == 'U') u->at++, put_hex(u, 8);
-    else if (c == 'N') u->wrong = "a \\N{...} escape, which is not supported";
-    else if (is_digit_of(c, 8)) put_octal(u);
-    else if ((unsigned char)c >= 0x80) put_replaced(u);
-    else u->out[u->n++] = '\\', u->out[u->n++] = c, u->at++;
+    if (simple)
+        u->out[u->n++] = to[simple - from], u->at++;
+    else if (c == '\n')
+        u->at++;
+    else if (c == 'x')
+        u->at++, put_hex(u, 2);
+    else if (c == 'u')
+        u->at++, put_hex(u, 4);
+    else if (c == 'U')
+        u->at++, put_hex(u, 8);
+    else if (c == 'N')
+        u->wrong = "a \\N{...} escape, which is not supported";
+    else if (is_digit_of(c, 8))
+        put_octal(u);
+    else if ((unsigned char)c >= 0x80)
+        put_replaced(u);
+    else
+        u->out[u->n++] = '\\', u->out[u->n++] = c, u->at++;
 }
 
 static qp_status read_string(span body, token *out, arena *memory, const tmpl_source *source, qp_error *err) {
@@ -162,8 +179,10 @@ static qp_status read_string(span body, token *out, arena *memory, const tmpl_so
     unescape u = {.in = body, .out = arena_get(memory, body.bytes, 4)};
     if (!u.out) return err_no_memory(err, body.bytes, "template literal");
     while (u.at < body.bytes && !u.wrong) {
-        if (body.at[u.at] != '\\') u.out[u.n++] = body.at[u.at++];
-        else if (u.at++, u.at < body.bytes) put_escape(&u);
+        if (body.at[u.at] != '\\')
+            u.out[u.n++] = body.at[u.at++];
+        else if (u.at++, u.at < body.bytes)
+            put_escape(&u);
     }
     if (u.wrong) return tmpl_source_fail(source, out->at, err, QP_BAD_FORMAT, "string literal has %s", u.wrong);
     out->text = (span){u.out, u.n};

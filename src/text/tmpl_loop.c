@@ -132,7 +132,8 @@ bool tmpl_loop_attr(tmpl_run *r, vloop *loop, span name, value *out, bool *is_kn
 static bool begin(tmpl_run *r, const node *n, value on, int64_t depth0, activation *outer, vloop **out) {
     vloop *loop = tmpl_get(r, 1, sizeof *loop);
     if (!loop) return false;
-    *loop = (vloop){.n = n, .outer = outer, .on = on, .index0 = -1, .depth0 = depth0, .length = UNKNOWN, .vars = r->vars};
+    *loop =
+        (vloop){.n = n, .outer = outer, .on = on, .index0 = -1, .depth0 = depth0, .length = UNKNOWN, .vars = r->vars};
     *out = loop;
     if (!iter_begin(r, on, &loop->items)) return false;
     if (!n->b) return true;

@@ -8,9 +8,9 @@ static const struct {
     unsigned kinds;
     const char *name;
 } unsafe[] = {
-    {1u << V_LIST, "append"}, {1u << V_LIST, "clear"},   {1u << V_LIST, "pop"},     {1u << V_LIST, "reverse"},
-    {1u << V_LIST, "insert"}, {1u << V_LIST, "sort"},    {1u << V_LIST, "extend"},  {1u << V_LIST, "remove"},
-    {1u << V_DICT, "clear"},  {1u << V_DICT, "pop"},     {1u << V_DICT, "popitem"}, {1u << V_DICT, "setdefault"},
+    {1u << V_LIST, "append"}, {1u << V_LIST, "clear"}, {1u << V_LIST, "pop"},     {1u << V_LIST, "reverse"},
+    {1u << V_LIST, "insert"}, {1u << V_LIST, "sort"},  {1u << V_LIST, "extend"},  {1u << V_LIST, "remove"},
+    {1u << V_DICT, "clear"},  {1u << V_DICT, "pop"},   {1u << V_DICT, "popitem"}, {1u << V_DICT, "setdefault"},
     {1u << V_DICT, "update"},
 };
 
@@ -34,7 +34,8 @@ const char *tmpl_method_name(const void *row) { return ((const method_row *)row)
 bool tmpl_method_call(tmpl_run *r, const vmethod *m, const call_args *args, value *out) {
     const method_row *row = m->row;
     value slots[MAX_ARGS];
-    if (!row->takes_names && args->named && args->named->count) return tmpl_fail(r, "%s() takes no keyword arguments", row->name);
+    if (!row->takes_names && args->named && args->named->count)
+        return tmpl_fail(r, "%s() takes no keyword arguments", row->name);
     if (row->names && !tmpl_bind(r, row->name, row->names, args, slots)) return false;
     return row->run(r, m->on, slots, args, out);
 }
@@ -43,8 +44,10 @@ bool tmpl_method_call(tmpl_run *r, const vmethod *m, const call_args *args, valu
 
 static bool method_get(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     const vpair *found = tmpl_dict_find(r, on.dict, args[0]);
-    if (found) *out = found->val;
-    else *out = args[1].kind == V_MISSING ? value_none() : args[1];
+    if (found)
+        *out = found->val;
+    else
+        *out = args[1].kind == V_MISSING ? value_none() : args[1];
     return r->status == QP_OK;
 }
 
@@ -56,9 +59,15 @@ static bool make_view(tmpl_run *r, value on, view_kind kind, value *out) {
     return true;
 }
 
-static bool method_keys(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return make_view(r, on, VIEW_KEYS, out); }
-static bool method_values(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return make_view(r, on, VIEW_VALUES, out); }
-static bool method_items(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return make_view(r, on, VIEW_ITEMS, out); }
+static bool method_keys(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return make_view(r, on, VIEW_KEYS, out);
+}
+static bool method_values(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return make_view(r, on, VIEW_VALUES, out);
+}
+static bool method_items(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return make_view(r, on, VIEW_ITEMS, out);
+}
 
 /* A copy that never changes may be the thing itself, but `sameas` tells them apart. */
 static bool method_copy(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {

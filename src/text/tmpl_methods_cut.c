@@ -48,9 +48,15 @@ bool tmpl_strip(tmpl_run *r, value text, value chars, unsigned sides, value *out
     return tmpl_part(r, text, s, out);
 }
 
-static bool method_strip(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_strip(r, on, args[0], CUT_LEFT | CUT_RIGHT, out); }
-static bool method_lstrip(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_strip(r, on, args[0], CUT_LEFT, out); }
-static bool method_rstrip(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_strip(r, on, args[0], CUT_RIGHT, out); }
+static bool method_strip(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_strip(r, on, args[0], CUT_LEFT | CUT_RIGHT, out);
+}
+static bool method_lstrip(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_strip(r, on, args[0], CUT_LEFT, out);
+}
+static bool method_rstrip(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_strip(r, on, args[0], CUT_RIGHT, out);
+}
 
 static bool method_removeprefix(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     span s = value_span(on), part;
@@ -62,7 +68,8 @@ static bool method_removeprefix(tmpl_run *r, value on, const value *args, const 
 static bool method_removesuffix(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     span s = value_span(on), part;
     if (!tmpl_want_text(r, "removesuffix", args[0], &part)) return false;
-    if (s.bytes >= part.bytes && span_equal((span){s.at + s.bytes - part.bytes, part.bytes}, part)) s.bytes -= part.bytes;
+    if (s.bytes >= part.bytes && span_equal((span){s.at + s.bytes - part.bytes, part.bytes}, part))
+        s.bytes -= part.bytes;
     return tmpl_part(r, on, s, out);
 }
 
@@ -116,7 +123,8 @@ static bool rsplit_at(tmpl_run *r, value text, span separator, int64_t limit, va
     while (limit-- != 0) {
         size_t at = s.bytes;
         bool is_found = false;
-        while (!is_found && at >= separator.bytes) is_found = !memcmp(s.at + at-- - separator.bytes, separator.at, separator.bytes);
+        while (!is_found && at >= separator.bytes)
+            is_found = !memcmp(s.at + at-- - separator.bytes, separator.at, separator.bytes);
         if (!is_found) break;
         at++;
         if (!add_part(r, text, (span){s.at + at, s.bytes - at}, out)) return false;
@@ -138,7 +146,9 @@ static bool split(tmpl_run *r, value on, const value *args, bool from_right, val
     return split_at(r, on, value_span(args[0]), limit, out);
 }
 
-static bool method_split(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return split(r, on, args, false, out); }
+static bool method_split(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return split(r, on, args, false, out);
+}
 
 static bool method_rsplit(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     if (!split(r, on, args, true, out)) return false;
@@ -200,8 +210,12 @@ static bool partition(tmpl_run *r, value on, value separator, bool from_right, v
     return true;
 }
 
-static bool method_partition(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return partition(r, on, args[0], false, out); }
-static bool method_rpartition(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return partition(r, on, args[0], true, out); }
+static bool method_partition(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return partition(r, on, args[0], false, out);
+}
+static bool method_rpartition(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return partition(r, on, args[0], true, out);
+}
 
 /* ---- replace, join ---- */
 

@@ -6,12 +6,24 @@
 
 /* ---- case ---- */
 
-static bool method_upper(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_change_case(r, on, CASE_UPPER, out); }
-static bool method_lower(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_change_case(r, on, CASE_LOWER, out); }
-static bool method_casefold(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_change_case(r, on, CASE_FOLD, out); }
-static bool method_capitalize(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_capitalize(r, on, out); }
-static bool method_title(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_title(r, on, out); }
-static bool method_swapcase(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_swap_case(r, on, out); }
+static bool method_upper(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_change_case(r, on, CASE_UPPER, out);
+}
+static bool method_lower(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_change_case(r, on, CASE_LOWER, out);
+}
+static bool method_casefold(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_change_case(r, on, CASE_FOLD, out);
+}
+static bool method_capitalize(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_capitalize(r, on, out);
+}
+static bool method_title(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_title(r, on, out);
+}
+static bool method_swapcase(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_swap_case(r, on, out);
+}
 
 /* ---- searching in [start, end) ---- */
 
@@ -35,23 +47,33 @@ static bool search(tmpl_run *r, value on, const value *args, bool from_right, bo
     span in, part;
     size_t first = 0, at = UNKNOWN;
     bool is_valid;
-    if (!tmpl_want_text(r, "find", args[0], &part) || !window(r, on, args[1], args[2], &in, &first, &is_valid)) return false;
+    if (!tmpl_want_text(r, "find", args[0], &part) || !window(r, on, args[1], args[2], &in, &first, &is_valid))
+        return false;
     if (is_valid) at = from_right ? tmpl_rfind(in, part) : tmpl_find(in, part, 0);
     if (at == UNKNOWN && must) return tmpl_fail(r, "substring not found");
     *out = value_int(at == UNKNOWN ? -1 : (int64_t)tmpl_text_point_at(on.str, first + at));
     return true;
 }
 
-static bool method_find(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return search(r, on, args, false, false, out); }
-static bool method_rfind(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return search(r, on, args, true, false, out); }
-static bool method_index(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return search(r, on, args, false, true, out); }
-static bool method_rindex(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return search(r, on, args, true, true, out); }
+static bool method_find(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return search(r, on, args, false, false, out);
+}
+static bool method_rfind(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return search(r, on, args, true, false, out);
+}
+static bool method_index(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return search(r, on, args, false, true, out);
+}
+static bool method_rindex(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return search(r, on, args, true, true, out);
+}
 
 static bool method_count(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     span in, part;
     size_t first, count = 0;
     bool is_valid;
-    if (!tmpl_want_text(r, "count", args[0], &part) || !window(r, on, args[1], args[2], &in, &first, &is_valid)) return false;
+    if (!tmpl_want_text(r, "count", args[0], &part) || !window(r, on, args[1], args[2], &in, &first, &is_valid))
+        return false;
     if (is_valid && !part.bytes) count = tmpl_points_in(in) + 1;
     for (size_t at = 0; is_valid && part.bytes && (at = tmpl_find(in, part, at)) != UNKNOWN; at += part.bytes) count++;
     *out = value_int((int64_t)count);
@@ -75,15 +97,20 @@ static bool ends(tmpl_run *r, value on, const value *args, bool at_start, value 
     const value *parts = args[0].kind == V_STR ? &args[0] : args[0].seq->at;
     const size_t count = args[0].kind == V_STR ? 1 : args[0].seq->count;
     for (size_t i = 0; i < count && !holds; i++) {
-        if (parts[i].kind != V_STR) return tmpl_fail(r, "tuple for %s must only contain str, not %s", name, value_type(parts[i]));
+        if (parts[i].kind != V_STR)
+            return tmpl_fail(r, "tuple for %s must only contain str, not %s", name, value_type(parts[i]));
         holds = is_valid && has_end(in, value_span(parts[i]), at_start);
     }
     *out = value_bool(holds);
     return tmpl_spend(r, count);
 }
 
-static bool method_startswith(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return ends(r, on, args, true, out); }
-static bool method_endswith(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return ends(r, on, args, false, out); }
+static bool method_startswith(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return ends(r, on, args, true, out);
+}
+static bool method_endswith(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return ends(r, on, args, false, out);
+}
 
 /* ---- questions about all characters ---- */
 
@@ -100,13 +127,27 @@ static bool all_of(tmpl_run *r, value on, unsigned kinds, bool if_empty, value *
     return tmpl_spend(r, on.str->bytes / 16);
 }
 
-static bool method_isalpha(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return all_of(r, on, CHAR_ALPHA, false, out); }
-static bool method_isalnum(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return all_of(r, on, CHAR_ALPHA | CHAR_NUMERIC | CHAR_DIGIT | CHAR_DECIMAL, false, out); }
-static bool method_isdecimal(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return all_of(r, on, CHAR_DECIMAL, false, out); }
-static bool method_isdigit(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return all_of(r, on, CHAR_DIGIT, false, out); }
-static bool method_isnumeric(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return all_of(r, on, CHAR_NUMERIC, false, out); }
-static bool method_isspace(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return all_of(r, on, CHAR_SPACE, false, out); }
-static bool method_isprintable(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return all_of(r, on, CHAR_PRINTABLE, true, out); }
+static bool method_isalpha(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return all_of(r, on, CHAR_ALPHA, false, out);
+}
+static bool method_isalnum(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return all_of(r, on, CHAR_ALPHA | CHAR_NUMERIC | CHAR_DIGIT | CHAR_DECIMAL, false, out);
+}
+static bool method_isdecimal(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return all_of(r, on, CHAR_DECIMAL, false, out);
+}
+static bool method_isdigit(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return all_of(r, on, CHAR_DIGIT, false, out);
+}
+static bool method_isnumeric(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return all_of(r, on, CHAR_NUMERIC, false, out);
+}
+static bool method_isspace(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return all_of(r, on, CHAR_SPACE, false, out);
+}
+static bool method_isprintable(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return all_of(r, on, CHAR_PRINTABLE, true, out);
+}
 
 static bool method_isascii(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     *out = value_bool(tmpl_text_points(on.str) == on.str->bytes);
@@ -122,8 +163,12 @@ static bool by_test(tmpl_run *r, const char *name, value on, value *out) {
     return true;
 }
 
-static bool method_islower(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return by_test(r, "lower", on, out); }
-static bool method_isupper(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return by_test(r, "upper", on, out); }
+static bool method_islower(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return by_test(r, "lower", on, out);
+}
+static bool method_isupper(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return by_test(r, "upper", on, out);
+}
 
 /* Upper or title case letters only behind uncased ones, lower case ones only behind cased ones. */
 static bool method_istitle(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
@@ -175,8 +220,10 @@ static bool padding(tmpl_run *r, value on, const value *args, int64_t *missing, 
     *fill = SPAN(" ");
     if (!tmpl_want_int(r, args[0], &width)) return false;
     if (args[1].kind != V_MISSING) {
-        if (args[1].kind != V_STR) return tmpl_fail(r, "The fill character must be a unicode character, not %s", value_type(args[1]));
-        if (tmpl_text_points(args[1].str) != 1) return tmpl_fail(r, "The fill character must be exactly one character long");
+        if (args[1].kind != V_STR)
+            return tmpl_fail(r, "The fill character must be a unicode character, not %s", value_type(args[1]));
+        if (tmpl_text_points(args[1].str) != 1)
+            return tmpl_fail(r, "The fill character must be exactly one character long");
         *fill = value_span(args[1]);
     }
     *missing = width - (int64_t)tmpl_text_points(on.str);
@@ -213,8 +260,9 @@ static bool method_zfill(tmpl_run *r, value on, const value *args, const call_ar
     const bool has_sign = on.str->bytes && (on.str->at[0] == '-' || on.str->at[0] == '+');
     if (!missing || !has_sign) return pad(r, on, missing, 0, SPAN("0"), out);
     value rest, sign, zeros;
-    return tmpl_part(r, on, (span){on.str->at + 1, on.str->bytes - 1}, &rest) && tmpl_part(r, on, (span){on.str->at, 1}, &sign) &&
-           pad(r, rest, missing, 0, SPAN("0"), &zeros) && value_binary(r, OP_ADD, sign, zeros, out);
+    return tmpl_part(r, on, (span){on.str->at + 1, on.str->bytes - 1}, &rest) &&
+           tmpl_part(r, on, (span){on.str->at, 1}, &sign) && pad(r, rest, missing, 0, SPAN("0"), &zeros) &&
+           value_binary(r, OP_ADD, sign, zeros, out);
 }
 
 static bool method_expandtabs(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
@@ -231,8 +279,10 @@ static bool method_expandtabs(tmpl_run *r, value on, const value *args, const ca
             continue;
         }
         strbuf_char(&b, c);
-        if (c == '\n' || c == '\r') column = 0;
-        else column += ((unsigned char)c & 0xc0) != 0x80;
+        if (c == '\n' || c == '\r')
+            column = 0;
+        else
+            column += ((unsigned char)c & 0xc0) != 0x80;
     }
     if (!tmpl_spend(r, b.bytes / 16)) return strbuf_free(&b), false;
     return tmpl_take_text(r, &b, out);
@@ -240,7 +290,9 @@ static bool method_expandtabs(tmpl_run *r, value on, const value *args, const ca
 
 /* ---- format ---- */
 
-static bool method_format(tmpl_run *r, value on, const value *args, const call_args *call, value *out) { return tmpl_format(r, on, call, out); }
+static bool method_format(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
+    return tmpl_format(r, on, call, out);
+}
 
 static bool method_format_map(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     if (call->named || call->count != 1) return tmpl_fail(r, "format_map() takes exactly one argument");

@@ -17,10 +17,14 @@ static int digit_at(span s, size_t at, int *length) {
 static int prefix_base(span s, size_t at) {
     if (at + 1 >= s.bytes || s.at[at] != '0') return 0;
     switch (s.at[at + 1] | 32) {
-    case 'b': return 2;
-    case 'o': return 8;
-    case 'x': return 16;
-    default: return 0;
+    case 'b':
+        return 2;
+    case 'o':
+        return 8;
+    case 'x':
+        return 16;
+    default:
+        return 0;
     }
 }
 

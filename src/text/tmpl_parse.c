@@ -70,7 +70,8 @@ bool tmpl_parse_skip_name(parser *p, const char *name) {
 static void fail_expected(parser *p, const char *wanted) {
     const token *t = p->now;
     const bool is_name = t->kind == T_NAME;
-    if (t->kind == T_EOF) tmpl_parse_fail(p, t->at, QP_BAD_FORMAT, "unexpected end of template, expected '%s'.", wanted);
+    if (t->kind == T_EOF)
+        tmpl_parse_fail(p, t->at, QP_BAD_FORMAT, "unexpected end of template, expected '%s'.", wanted);
     else
         tmpl_parse_fail(p, t->at, QP_BAD_FORMAT, "expected token '%s', got '%.*s'", wanted,
                         is_name ? (int)(t->text.bytes < 60 ? t->text.bytes : 60) : 60,
@@ -98,8 +99,11 @@ static void parse_body(parser *p, node_list *out, const open_tag *open);
 
 static void fail_tag(parser *p, const token *name, const open_tag *open) {
     strbuf text = {.limit = 380};
-    if (name) strbuf_format(&text, "Encountered unknown tag '%.*s'.", (int)(name->text.bytes < 60 ? name->text.bytes : 60), name->text.at);
-    else strbuf_text(&text, "Unexpected end of template.");
+    if (name)
+        strbuf_format(&text, "Encountered unknown tag '%.*s'.", (int)(name->text.bytes < 60 ? name->text.bytes : 60),
+                      name->text.at);
+    else
+        strbuf_text(&text, "Unexpected end of template.");
     if (open) {
         strbuf_text(&text, " Jinja was looking for the following tags: ");
         for (int i = 0; open->ends[i]; i++) strbuf_format(&text, "%s'%s'", i ? " or " : "", open->ends[i]);
@@ -193,12 +197,14 @@ static void parse_signature(parser *p, node *n) {
         if (n->list2.count) tmpl_parse_expect(p, T_COMMA);
         node *name = tmpl_parse_target_name(p);
         name->use = USE_PARAM;
-        if (tmpl_parse_skip(p, T_ASSIGN)) tmpl_node_add(p, &n->list3, tmpl_parse_expression(p, true));
+        if (tmpl_parse_skip(p, T_ASSIGN))
+            tmpl_node_add(p, &n->list3, tmpl_parse_expression(p, true));
         else if (n->list3.count)
             tmpl_parse_fail(p, name->at, QP_BAD_FORMAT, "non-default argument follows default argument");
         for (int i = 0; i < n->list2.count && p->status == QP_OK; i++)
             if (tmpl_text_equal(n->list2.at[i]->text, name->text))
-                tmpl_parse_fail(p, name->at, QP_BAD_FORMAT, "duplicate argument '%.*s' in macro definition", TEXT_ARG(name->text));
+                tmpl_parse_fail(p, name->at, QP_BAD_FORMAT, "duplicate argument '%.*s' in macro definition",
+                                TEXT_ARG(name->text));
         tmpl_node_add(p, &n->list2, name);
     }
     tmpl_parse_expect(p, T_RPAREN);
@@ -254,7 +260,8 @@ static bool is_blank(const node_list *body) {
     for (int i = 0; i < body->count; i++)
         for (int k = 0; k < body->at[i]->list.count; k++) {
             const node *item = body->at[i]->list.at[k];
-            if (body->at[i]->kind != N_OUTPUT || item->kind != N_DATA || tmpl_lstrip(value_span(item->val)).bytes) return false;
+            if (body->at[i]->kind != N_OUTPUT || item->kind != N_DATA || tmpl_lstrip(value_span(item->val)).bytes)
+                return false;
         }
     return true;
 }
@@ -267,8 +274,9 @@ static node *parse_block(parser *p, size_t at) {
     const bool is_required = tmpl_parse_skip_name(p, "required");
     body_of(p, &n->list, "block", "endblock");
     if (is_required && p->status == QP_OK)
-        tmpl_parse_fail(p, at, QP_BAD_FORMAT, "%s", is_blank(&n->list) ? "Required block not found"
-                                                                       : "Required blocks can only contain comments or whitespace");
+        tmpl_parse_fail(p, at, QP_BAD_FORMAT, "%s",
+                        is_blank(&n->list) ? "Required block not found"
+                                           : "Required blocks can only contain comments or whitespace");
     if (at_kind(p, T_NAME) && span_equal(p->now->text, name)) tmpl_parse_next(p);
     tmpl_node_add(p, &p->t->blocks, n);
     return n;

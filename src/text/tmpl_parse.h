@@ -26,7 +26,9 @@ void tmpl_node_add(parser *p, node_list *list, node *item);
 vstr *tmpl_parse_text(parser *p, span text);
 
 static inline bool at_kind(const parser *p, token_kind kind) { return p->now->kind == kind; }
-static inline bool at_name(const parser *p, const char *name) { return at_kind(p, T_NAME) && span_is(p->now->text, name); }
+static inline bool at_name(const parser *p, const char *name) {
+    return at_kind(p, T_NAME) && span_is(p->now->text, name);
+}
 /* Steps over the current token and returns it. */
 const token *tmpl_parse_next(parser *p);
 bool tmpl_parse_skip(parser *p, token_kind kind);
@@ -42,6 +44,15 @@ typedef struct tuple_rules {
 
 node *tmpl_parse_expression(parser *p, bool with_condition);
 node *tmpl_parse_tuple(parser *p, const tuple_rules *rules);
+/* Remembers how deep the tree below a finished node is, and refuses what the evaluator's stack could not hold. */
+node *tmpl_parse_checked(parser *p, node *n);
+node *tmpl_parse_binary(parser *p, node_kind kind, oper op, size_t at, node *a, node *b);
+node *tmpl_parse_constant(parser *p, size_t at, value v);
+node *tmpl_parse_primary(parser *p, bool with_namespace);
+/* .x [x] (x), as often as they come. */
+node *tmpl_parse_postfix(parser *p, node *n);
+/* |x, is x and (x), as often as they come. */
+node *tmpl_parse_filters_and_tests(parser *p, node *n);
 /* A target of an assignment: a name, ns.attribute or a tuple of them. */
 node *tmpl_parse_target(parser *p, const char *end_name, bool with_namespace);
 node *tmpl_parse_target_name(parser *p);

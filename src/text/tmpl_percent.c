@@ -8,7 +8,7 @@ typedef struct percent {
     span format;
     size_t at;
     value args;
-    size_t next;       /* of a tuple, or 0/1 of a single value */
+    size_t next; /* of a tuple, or 0/1 of a single value */
     bool is_markup;
     bool used_mapping;
 } percent;
@@ -60,7 +60,8 @@ static bool read_size(percent *p, int64_t *out) {
         for (*out = 0; p->at < p->format.bytes && p->format.at[p->at] >= '0' && p->format.at[p->at] <= '9'; p->at++)
             if (*out <= MAX_WIDTH) *out = *out * 10 + (p->format.at[p->at] - '0');
     }
-    return (*out <= MAX_WIDTH && *out >= -MAX_WIDTH) || tmpl_fail_as(p->r, QP_TOO_LARGE, "width of a format is over %d", MAX_WIDTH);
+    return (*out <= MAX_WIDTH && *out >= -MAX_WIDTH) ||
+           tmpl_fail_as(p->r, QP_TOO_LARGE, "width of a format is over %d", MAX_WIDTH);
 }
 
 static bool put_text(percent *p, value v, char how, const spec *s) {
@@ -73,8 +74,10 @@ static bool put_text(percent *p, value v, char how, const spec *s) {
         for (size_t i = 0; i < text.bytes;) {
             uint32_t c = 0;
             const int length = utf8_decode(text.at + i, text.bytes - i, &c);
-            if (c < 0x80) strbuf_char(&plain, text.at[i]);
-            else strbuf_format(&plain, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+            if (c < 0x80)
+                strbuf_char(&plain, text.at[i]);
+            else
+                strbuf_format(&plain, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
             i += length ? (size_t)length : 1;
         }
         strbuf_free(&text);
@@ -84,7 +87,8 @@ static bool put_text(percent *p, value v, char how, const spec *s) {
     made.is_markup = v.kind == V_STR && v.is_markup && how == 's';
     if (p->is_markup && !value_escape(p->r, made, &made)) return false;
     span body = value_span(made);
-    if (s->precision >= 0 && (size_t)s->precision < tmpl_text_points(made.str)) body.bytes = tmpl_text_offset(made.str, (size_t)s->precision);
+    if (s->precision >= 0 && (size_t)s->precision < tmpl_text_points(made.str))
+        body.bytes = tmpl_text_offset(made.str, (size_t)s->precision);
     spec padded = *s;
     padded.fill = (span){"", 0};
     if (padded.align == '=') padded.align = 0;
@@ -98,10 +102,16 @@ static bool put_int(percent *p, value v, spec *s) {
     if (v.kind == V_FLOAT && type == 'd' && !value_from_real(p->r, v.real, &v)) return false;
     if (v.kind == V_UNDEFINED) return tmpl_fail_undefined(p->r, v);
     if (!value_is_integer(v))
-        return tmpl_fail(p->r, "%%%c format: %s is required, not %s", type, type == 'd' ? "a real number" : "an integer", value_type(v));
+        return tmpl_fail(p->r, "%%%c format: %s is required, not %s", type,
+                         type == 'd' ? "a real number" : "an integer", value_type(v));
     if (s->precision < 0) return tmpl_spec_int(p->r, &p->out, value_integer(v), s);
     /* at least `precision` digits, then padded to the width */
-    spec inner = {.type = type, .sign = s->sign, .is_alternate = s->is_alternate, .precision = -1, .fill = SPAN("0"), .align = '='};
+    spec inner = {.type = type,
+                  .sign = s->sign,
+                  .is_alternate = s->is_alternate,
+                  .precision = -1,
+                  .fill = SPAN("0"),
+                  .align = '='};
     const bool is_negative = value_integer(v) < 0;
     inner.width = s->precision + (is_negative || s->sign) + (s->is_alternate && type != 'd' ? 2 : 0);
     bool is_right = tmpl_spec_int(p->r, &digits, value_integer(v), &inner);
@@ -112,10 +122,14 @@ static bool put_int(percent *p, value v, spec *s) {
 
 static bool put_char(percent *p, value v, const spec *s) {
     strbuf one = {0};
-    if (v.kind == V_STR && tmpl_text_points(v.str) == 1) strbuf_add(&one, v.str->at, v.str->bytes);
-    else if (!value_is_integer(v)) return tmpl_fail(p->r, "%%c requires int or char");
-    else if (value_integer(v) < 0 || value_integer(v) > 0x10ffff) return tmpl_fail(p->r, "%%c arg not in range(0x110000)");
-    else strbuf_utf8(&one, (uint32_t)value_integer(v));
+    if (v.kind == V_STR && tmpl_text_points(v.str) == 1)
+        strbuf_add(&one, v.str->at, v.str->bytes);
+    else if (!value_is_integer(v))
+        return tmpl_fail(p->r, "%%c requires int or char");
+    else if (value_integer(v) < 0 || value_integer(v) > 0x10ffff)
+        return tmpl_fail(p->r, "%%c arg not in range(0x110000)");
+    else
+        strbuf_utf8(&one, (uint32_t)value_integer(v));
     tmpl_spec_pad(&p->out, (span){"", 0}, (span){one.at, one.bytes}, s, '>');
     strbuf_free(&one);
     return tmpl_buffer_ok(p->r, &p->out);
@@ -125,14 +139,19 @@ static bool put(percent *p, value v, spec *s) {
     switch (s->type) {
     case 's':
     case 'r':
-    case 'a': return put_text(p, v, s->type, s);
-    case 'c': return put_char(p, v, s);
+    case 'a':
+        return put_text(p, v, s->type, s);
+    case 'c':
+        return put_char(p, v, s);
     case 'i':
-    case 'u': s->type = 'd'; return put_int(p, v, s);
+    case 'u':
+        s->type = 'd';
+        return put_int(p, v, s);
     case 'd':
     case 'o':
     case 'x':
-    case 'X': return put_int(p, v, s);
+    case 'X':
+        return put_int(p, v, s);
     case 'e':
     case 'E':
     case 'f':
@@ -142,7 +161,8 @@ static bool put(percent *p, value v, spec *s) {
         if (v.kind == V_UNDEFINED) return tmpl_fail_undefined(p->r, v);
         if (!value_is_number(v)) return tmpl_fail(p->r, "must be real number, not %s", value_type(v));
         return tmpl_spec_real(p->r, &p->out, value_number(v), s);
-    default: return tmpl_fail(p->r, "unsupported format character '%c' (0x%x)", s->type, (unsigned)(unsigned char)s->type);
+    default:
+        return tmpl_fail(p->r, "unsupported format character '%c' (0x%x)", s->type, (unsigned)(unsigned char)s->type);
     }
 }
 
@@ -150,15 +170,23 @@ static void read_flags(percent *p, spec *s) {
     bool is_zero = false, is_left = false;
     for (; p->at < p->format.bytes; p->at++) {
         const char c = p->format.at[p->at];
-        if (c == '-') is_left = true;
-        else if (c == '+') s->sign = '+';
-        else if (c == ' ') s->sign = s->sign ? s->sign : ' ';
-        else if (c == '#') s->is_alternate = true;
-        else if (c == '0') is_zero = true;
-        else break;
+        if (c == '-')
+            is_left = true;
+        else if (c == '+')
+            s->sign = '+';
+        else if (c == ' ')
+            s->sign = s->sign ? s->sign : ' ';
+        else if (c == '#')
+            s->is_alternate = true;
+        else if (c == '0')
+            is_zero = true;
+        else
+            break;
     }
-    if (is_left) s->align = '<';
-    else if (is_zero) s->align = '=', s->fill = SPAN("0");
+    if (is_left)
+        s->align = '<';
+    else if (is_zero)
+        s->align = '=', s->fill = SPAN("0");
 }
 
 /* One conversion behind its '%'. */
@@ -194,7 +222,11 @@ static bool run(percent *p) {
 }
 
 bool tmpl_percent(tmpl_run *r, value format, value args, value *out) {
-    percent p = {.r = r, .format = value_span(format), .args = args, .is_markup = format.is_markup, .out = {.limit = r->memory.limit_bytes}};
+    percent p = {.r = r,
+                 .format = value_span(format),
+                 .args = args,
+                 .is_markup = format.is_markup,
+                 .out = {.limit = r->memory.limit_bytes}};
     if (!run(&p)) return strbuf_free(&p.out), false;
     if (!tmpl_take_text(r, &p.out, out)) return false;
     out->is_markup = format.is_markup;

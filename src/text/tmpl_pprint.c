@@ -15,7 +15,8 @@ static bool copy_dict(tmpl_run *r, value v, value *out) {
     vview view = {.dict = v.dict, .kind = VIEW_ITEMS};
     const sort_rules rules = {.attribute = value_int(0), .fallback = {.kind = V_MISSING}};
     value pairs;
-    if (!tmpl_sort(r, (value){.kind = V_VIEW, .view = &view}, &rules, &pairs, NULL) || !value_dict(r, out)) return false;
+    if (!tmpl_sort(r, (value){.kind = V_VIEW, .view = &view}, &rules, &pairs, NULL) || !value_dict(r, out))
+        return false;
     for (size_t i = 0; i < pairs.seq->count; i++) {
         const value *pair = pairs.seq->at[i].seq->at;
         value val;
@@ -39,5 +40,6 @@ bool tmpl_pprint(tmpl_run *r, value v, value *out) {
     if (!value_repr(r, &text, sorted)) return strbuf_free(&text), false;
     if (!tmpl_take_text(r, &text, out)) return false;
     if (tmpl_text_points(out->str) <= 80) return true;
-    return tmpl_fail_as(r, QP_UNSUPPORTED, "filter 'pprint' is only supported for what fits into 80 characters; tojson has no such limit");
+    return tmpl_fail_as(r, QP_UNSUPPORTED,
+                        "filter 'pprint' is only supported for what fits into 80 characters; tojson has no such limit");
 }

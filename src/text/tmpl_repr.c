@@ -84,13 +84,20 @@ void tmpl_real_repr(strbuf *out, double x) {
 static void repr_char(strbuf *out, const char *at, int length, uint32_t c, char quote) {
     static const char from[] = "\t\n\r\\", to[] = "tnr\\";
     const char *simple = c && c < 0x80 ? strchr(from, (int)c) : NULL;
-    if (simple) strbuf_char(out, '\\'), strbuf_char(out, to[simple - from]);
-    else if (c == (unsigned char)quote) strbuf_char(out, '\\'), strbuf_char(out, quote);
-    else if (c >= 0x20 && c < 0x7f) strbuf_char(out, (char)c);
-    else if (tmpl_char_kinds(c) & CHAR_PRINTABLE) strbuf_add(out, at, (size_t)length);
-    else if (c < 0x100) strbuf_format(out, "\\x%02x", (unsigned)c);
-    else if (c < 0x10000) strbuf_format(out, "\\u%04x", (unsigned)c);
-    else strbuf_format(out, "\\U%08x", (unsigned)c);
+    if (simple)
+        strbuf_char(out, '\\'), strbuf_char(out, to[simple - from]);
+    else if (c == (unsigned char)quote)
+        strbuf_char(out, '\\'), strbuf_char(out, quote);
+    else if (c >= 0x20 && c < 0x7f)
+        strbuf_char(out, (char)c);
+    else if (tmpl_char_kinds(c) & CHAR_PRINTABLE)
+        strbuf_add(out, at, (size_t)length);
+    else if (c < 0x100)
+        strbuf_format(out, "\\x%02x", (unsigned)c);
+    else if (c < 0x10000)
+        strbuf_format(out, "\\u%04x", (unsigned)c);
+    else
+        strbuf_format(out, "\\U%08x", (unsigned)c);
 }
 
 static void repr_text(strbuf *out, span text) {
@@ -156,13 +163,15 @@ static bool repr_container(tmpl_run *r, strbuf *out, value v) {
         if (!repr_items(r, out, v.seq)) return false;
         strbuf_text(out, v.seq->count == 1 ? ",)" : ")");
         return true;
-    case V_DICT: return repr_dict(r, out, v.dict);
+    case V_DICT:
+        return repr_dict(r, out, v.dict);
     case V_NAMESPACE:
         strbuf_text(out, "<Namespace ");
         if (!repr_dict(r, out, v.dict)) return false;
         strbuf_char(out, '>');
         return true;
-    default: return repr_view(r, out, v);
+    default:
+        return repr_view(r, out, v);
     }
 }
 
@@ -181,14 +190,25 @@ static bool repr_object(tmpl_run *r, strbuf *out, value v) {
         return true;
     case V_MACRO:
         strbuf_text(out, "<Macro ");
-        if (v.macro->n->func->name) repr_text(out, (span){v.macro->n->func->name->at, v.macro->n->func->name->bytes});
-        else strbuf_text(out, "anonymous");
+        if (v.macro->n->func->name)
+            repr_text(out, (span){v.macro->n->func->name->at, v.macro->n->func->name->bytes});
+        else
+            strbuf_text(out, "anonymous");
         strbuf_char(out, '>');
         return true;
-    case V_SELF: strbuf_text(out, "<TemplateReference None>"); return true;
-    case V_FUNCTION: strbuf_format(out, "<function %s>", tmpl_global_name(v.function)); return true;
-    case V_METHOD: strbuf_format(out, "<built-in method %s of %s object>", tmpl_method_name(v.method->row), value_type(v.method->on)); return true;
-    default: strbuf_format(out, "<%s object>", value_type(v)); return true;
+    case V_SELF:
+        strbuf_text(out, "<TemplateReference None>");
+        return true;
+    case V_FUNCTION:
+        strbuf_format(out, "<function %s>", tmpl_global_name(v.function));
+        return true;
+    case V_METHOD:
+        strbuf_format(out, "<built-in method %s of %s object>", tmpl_method_name(v.method->row),
+                      value_type(v.method->on));
+        return true;
+    default:
+        strbuf_format(out, "<%s object>", value_type(v));
+        return true;
     }
 }
 
@@ -196,11 +216,21 @@ bool value_repr(tmpl_run *r, strbuf *out, value v) {
     if (!tmpl_spend(r, 1 + (v.kind == V_STR ? v.str->bytes / 32 : 0)) || !tmpl_buffer_ok(r, out)) return false;
     switch (v.kind) {
     case V_MISSING:
-    case V_UNDEFINED: strbuf_text(out, "Undefined"); return true;
-    case V_NONE: strbuf_text(out, "None"); return true;
-    case V_BOOL: strbuf_text(out, v.truth ? "True" : "False"); return true;
-    case V_INT: strbuf_format(out, "%lld", (long long)v.integer); return true;
-    case V_FLOAT: tmpl_real_repr(out, v.real); return true;
+    case V_UNDEFINED:
+        strbuf_text(out, "Undefined");
+        return true;
+    case V_NONE:
+        strbuf_text(out, "None");
+        return true;
+    case V_BOOL:
+        strbuf_text(out, v.truth ? "True" : "False");
+        return true;
+    case V_INT:
+        strbuf_format(out, "%lld", (long long)v.integer);
+        return true;
+    case V_FLOAT:
+        tmpl_real_repr(out, v.real);
+        return true;
     case V_STR:
         if (v.is_markup) strbuf_text(out, "Markup(");
         repr_text(out, value_span(v));
@@ -215,7 +245,8 @@ bool value_repr(tmpl_run *r, strbuf *out, value v) {
         tmpl_leave(r);
         return is_right;
     }
-    default: return repr_object(r, out, v);
+    default:
+        return repr_object(r, out, v);
     }
 }
 

@@ -25,14 +25,16 @@ bool tmpl_fail(tmpl_run *r, const char *format, ...) {
 bool tmpl_no_memory(tmpl_run *r) {
     if (r->status != QP_OK) return false;
     if (r->memory.limit_bytes && r->memory.total_bytes + 65536 >= r->memory.limit_bytes / 2)
-        return tmpl_fail_as(r, QP_TOO_LARGE, "rendering needs more than the limit of %zu bytes of memory", r->memory.limit_bytes);
+        return tmpl_fail_as(r, QP_TOO_LARGE, "rendering needs more than the limit of %zu bytes of memory",
+                            r->memory.limit_bytes);
     r->status = err_no_memory(r->err, r->memory.block_bytes, "template rendering");
     return false;
 }
 
 bool tmpl_spend(tmpl_run *r, uint64_t steps) {
     if (r->status != QP_OK) return false;
-    if (steps > r->steps) return r->steps = 0, tmpl_fail_as(r, QP_TOO_LARGE, "rendering takes more steps than the limit allows");
+    if (steps > r->steps)
+        return r->steps = 0, tmpl_fail_as(r, QP_TOO_LARGE, "rendering takes more steps than the limit allows");
     r->steps -= steps;
     return true;
 }
@@ -52,7 +54,8 @@ void *tmpl_get(tmpl_run *r, size_t count, size_t size) {
 bool tmpl_buffer_ok(tmpl_run *r, const strbuf *b) {
     if (b->failed) return tmpl_no_memory(r);
     if (b->bytes > r->memory.limit_bytes)
-        return tmpl_fail_as(r, QP_TOO_LARGE, "rendering needs more than the limit of %zu bytes of memory", r->memory.limit_bytes);
+        return tmpl_fail_as(r, QP_TOO_LARGE, "rendering needs more than the limit of %zu bytes of memory",
+                            r->memory.limit_bytes);
     return true;
 }
 
@@ -66,7 +69,8 @@ bool tmpl_write(tmpl_run *r, span text) {
 }
 
 bool tmpl_take_text(tmpl_run *r, strbuf *b, value *out) {
-    const bool is_right = tmpl_buffer_ok(r, b) && tmpl_spend(r, b->bytes / 64) && value_text(r, (span){b->at, b->bytes}, out);
+    const bool is_right =
+        tmpl_buffer_ok(r, b) && tmpl_spend(r, b->bytes / 64) && value_text(r, (span){b->at, b->bytes}, out);
     strbuf_free(b);
     return is_right;
 }
@@ -76,7 +80,8 @@ bool tmpl_take_text(tmpl_run *r, strbuf *b, value *out) {
 static bool from_array(tmpl_run *r, const json_t *from, value *out) {
     const size_t count = json_array_size(from);
     bool is_right = tmpl_enter(r) && value_seq(r, V_LIST, count, out);
-    for (size_t i = 0; is_right && i < count; i++) is_right = tmpl_from_json(r, json_array_get(from, i), &out->seq->at[i]);
+    for (size_t i = 0; is_right && i < count; i++)
+        is_right = tmpl_from_json(r, json_array_get(from, i), &out->seq->at[i]);
     tmpl_leave(r);
     return is_right;
 }
@@ -96,13 +101,26 @@ static bool from_object(tmpl_run *r, const json_t *from, value *out) {
 
 bool tmpl_from_json(tmpl_run *r, const json_t *from, value *out) {
     switch (json_typeof(from)) {
-    case JSON_OBJECT: return from_object(r, from, out);
-    case JSON_ARRAY: return from_array(r, from, out);
-    case JSON_STRING: return value_borrow(r, (span){json_string_value(from), json_string_length(from)}, out);
-    case JSON_INTEGER: *out = value_int((int64_t)json_integer_value(from)); return true;
-    case JSON_REAL: *out = value_real(json_real_value(from)); return true;
-    case JSON_TRUE: *out = value_bool(true); return true;
-    case JSON_FALSE: *out = value_bool(false); return true;
-    default: *out = value_none(); return true;
+    case JSON_OBJECT:
+        return from_object(r, from, out);
+    case JSON_ARRAY:
+        return from_array(r, from, out);
+    case JSON_STRING:
+        return value_borrow(r, (span){json_string_value(from), json_string_length(from)}, out);
+    case JSON_INTEGER:
+        *out = value_int((int64_t)json_integer_value(from));
+        return true;
+    case JSON_REAL:
+        *out = value_real(json_real_value(from));
+        return true;
+    case JSON_TRUE:
+        *out = value_bool(true);
+        return true;
+    case JSON_FALSE:
+        *out = value_bool(false);
+        return true;
+    default:
+        *out = value_none();
+        return true;
     }
 }

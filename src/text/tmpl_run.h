@@ -18,18 +18,18 @@ typedef struct activation {
 typedef struct tmpl_run {
     const tmpl *t;
     arena memory;
-    strbuf *out;        /* what the current body writes to */
+    strbuf *out; /* what the current body writes to */
     activation *vars;
-    vdict *context;     /* what the caller gave */
-    vdict *exported;    /* top-level sets; only kept where the template has blocks */
-    vdict *block_vars;  /* what a scoped block sees on top; NULL: nothing */
+    vdict *context;    /* what the caller gave */
+    vdict *exported;   /* top-level sets; only kept where the template has blocks */
+    vdict *block_vars; /* what a scoped block sees on top; NULL: nothing */
     double now;
-    uint64_t steps;     /* left */
-    int depth;          /* left */
+    uint64_t steps; /* left */
+    int depth;      /* left */
     size_t output_bytes;
-    uint32_t at;        /* offset of the node being evaluated */
+    uint32_t at; /* offset of the node being evaluated */
     bool is_raised;
-    span raised;        /* the message of raise_exception */
+    span raised; /* the message of raise_exception */
     qp_error *err;
     qp_status status;
 } tmpl_run;
@@ -50,38 +50,39 @@ bool tmpl_take_text(tmpl_run *r, strbuf *b, value *out);
 bool tmpl_from_json(tmpl_run *r, const json_t *from, value *out);
 
 /* ---- tmpl_value.c ---- */
-bool value_text(tmpl_run *r, span text, value *out);        /* copied */
-bool value_borrow(tmpl_run *r, span text, value *out);      /* the text outlives the rendering, or is a part of one that does */
+bool value_text(tmpl_run *r, span text, value *out); /* copied */
+bool value_borrow(tmpl_run *r, span text,
+                  value *out); /* the text outlives the rendering, or is a part of one that does */
 bool value_seq(tmpl_run *r, value_kind kind, size_t count, value *out); /* count elements, to be filled */
 bool value_pair(tmpl_run *r, value first, value second, value *out);
-bool value_append(tmpl_run *r, value *list, value item);    /* to a list that is being built */
+bool value_append(tmpl_run *r, value *list, value item); /* to a list that is being built */
 bool value_dict(tmpl_run *r, value *out);
 value value_undefined(tmpl_run *r, const char *hint);
 value value_undefined_name(tmpl_run *r, const vstr *name);
 value value_undefined_item(tmpl_run *r, value object, value key, bool is_unsafe);
 /* Fails with the reason why `v` is undefined. */
 bool tmpl_fail_undefined(tmpl_run *r, value v);
-const char *value_type(value v);                            /* Python's name of the type */
+const char *value_type(value v); /* Python's name of the type */
 bool value_truth(tmpl_run *r, value v, bool *out);
 /* len(v); *has_length tells whether there is one. */
 bool value_length(tmpl_run *r, value v, size_t *out, bool *has_length);
 
 /* ---- tmpl_dict.c ---- */
 bool value_hash(tmpl_run *r, value v, uint64_t *out);
-vpair *tmpl_dict_find(tmpl_run *r, const vdict *d, value key);          /* NULL: not there, or failed */
+vpair *tmpl_dict_find(tmpl_run *r, const vdict *d, value key); /* NULL: not there, or failed */
 vpair *tmpl_dict_find_text(const vdict *d, const vstr *key);
 bool tmpl_dict_set(tmpl_run *r, vdict *d, value key, value val);
 
 /* ---- tmpl_compare.c ---- */
 bool value_equal(tmpl_run *r, value a, value b, bool *out);
-bool value_order(tmpl_run *r, oper op, value a, value b, bool *out);    /* OP_LT ... OP_GE */
+bool value_order(tmpl_run *r, oper op, value a, value b, bool *out); /* OP_LT ... OP_GE */
 bool value_contains(tmpl_run *r, value item, value in, bool *out);
 bool value_is_same(value a, value b);
 
 /* ---- tmpl_repr.c ---- */
 bool value_str(tmpl_run *r, strbuf *out, value v);
 bool value_repr(tmpl_run *r, strbuf *out, value v);
-bool value_to_text(tmpl_run *r, value v, value *out);                   /* str(v) */
+bool value_to_text(tmpl_run *r, value v, value *out); /* str(v) */
 void tmpl_real_repr(strbuf *out, double x);
 /* Appends `more` steps' worth of work for the bytes in a buffer; fails if the buffer did. */
 bool tmpl_buffer_ok(tmpl_run *r, const strbuf *b);
@@ -182,9 +183,9 @@ struct vloop {
     value on;
     iter items;
     int64_t index0, depth0;
-    size_t length;     /* UNKNOWN until asked for */
+    size_t length;                         /* UNKNOWN until asked for */
     value before, current, after, changed; /* V_MISSING: none */
-    value *saved;      /* the body's targets while the loop's `if` looks at the next item */
+    value *saved;                          /* the body's targets while the loop's `if` looks at the next item */
     bool is_exhausted;
 };
 bool tmpl_loop_next(tmpl_run *r, vloop *loop, value *out, bool *is_done);

@@ -28,7 +28,8 @@ static bool split_paths(tmpl_run *r, const sort_rules *rules, value *out) {
         const char *comma = from < s.bytes ? memchr(s.at + from, ',', s.bytes - from) : NULL;
         const span one = {s.at + from, comma ? (size_t)(comma - s.at) - from : s.bytes - from};
         value text;
-        if (!value_borrow(r, one, &text) || !tmpl_attr_path(r, text, &path) || !value_append(r, out, path)) return false;
+        if (!value_borrow(r, one, &text) || !tmpl_attr_path(r, text, &path) || !value_append(r, out, path))
+            return false;
         from += one.bytes + 1;
     }
     return true;
@@ -39,13 +40,15 @@ typedef struct keyed {
 } keyed;
 
 /* Merges two sorted neighbours; the right one goes first only if it is really less (or, reversed, really more). */
-static bool merge(tmpl_run *r, const keyed *from, keyed *to, size_t begin, size_t middle, size_t end, bool is_reversed) {
+static bool merge(tmpl_run *r, const keyed *from, keyed *to, size_t begin, size_t middle, size_t end,
+                  bool is_reversed) {
     size_t left = begin, right = middle;
     for (size_t at = begin; at < end; at++) {
         bool takes_right = left == middle;
         if (left < middle && right < end) {
             const value a = from[left].key, b = from[right].key;
-            if (!value_order(r, OP_LT, is_reversed ? a : b, is_reversed ? b : a, &takes_right) || !tmpl_spend(r, 1)) return false;
+            if (!value_order(r, OP_LT, is_reversed ? a : b, is_reversed ? b : a, &takes_right) || !tmpl_spend(r, 1))
+                return false;
         }
         to[at] = takes_right ? from[right++] : from[left++];
     }

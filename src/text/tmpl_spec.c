@@ -30,14 +30,17 @@ static void add_grouped(strbuf *out, span digits, char group, size_t every, size
     }
 }
 
-static size_t grouped_length(size_t digits, char group, size_t every) { return digits + (group && digits ? (digits - 1) / every : 0); }
+static size_t grouped_length(size_t digits, char group, size_t every) {
+    return digits + (group && digits ? (digits - 1) / every : 0);
+}
 
 /* sign and prefix, then digits grouped and zero-filled, then the rest (fraction, exponent, %). */
 static void add_number(strbuf *out, const char *prefix, span digits, span rest, const spec *s, size_t every) {
     size_t zeros = 0;
     const size_t outside = strlen(prefix) + rest.bytes;
     const bool fills_zeros = s->align == '=' && span_is(s->fill, "0");
-    while (fills_zeros && (int64_t)(outside + grouped_length(digits.bytes + zeros, s->group, every)) < s->width) zeros++;
+    while (fills_zeros && (int64_t)(outside + grouped_length(digits.bytes + zeros, s->group, every)) < s->width)
+        zeros++;
     strbuf body = {0};
     add_grouped(&body, digits, s->group, every, zeros);
     strbuf_add(&body, rest.at, rest.bytes);
@@ -46,7 +49,9 @@ static void add_number(strbuf *out, const char *prefix, span digits, span rest, 
     strbuf_free(&body);
 }
 
-static const char *sign_text(bool is_negative, char sign) { return is_negative ? "-" : sign == '+' ? "+" : sign == ' ' ? " " : ""; }
+static const char *sign_text(bool is_negative, char sign) {
+    return is_negative ? "-" : sign == '+' ? "+" : sign == ' ' ? " " : "";
+}
 
 bool tmpl_spec_int(tmpl_run *r, strbuf *out, int64_t x, const spec *s) {
     char digits[72], prefix[8];
@@ -61,7 +66,11 @@ bool tmpl_spec_int(tmpl_run *r, strbuf *out, int64_t x, const spec *s) {
         digits[i] = digits[n - 1 - i];
         digits[n - 1 - i] = other;
     }
-    const char *mark = !s->is_alternate || base == 10 ? "" : base == 2 ? "0b" : base == 8 ? "0o" : s->type == 'X' ? "0X" : "0x";
+    const char *mark = !s->is_alternate || base == 10 ? ""
+                       : base == 2                    ? "0b"
+                       : base == 8                    ? "0o"
+                       : s->type == 'X'               ? "0X"
+                                                      : "0x";
     snprintf(prefix, sizeof prefix, "%s%s", sign_text(x < 0, s->sign), mark);
     add_number(out, prefix, (span){digits, (size_t)n}, (span){"", 0}, s, base == 10 ? 3 : 4);
     return tmpl_spend(r, (uint64_t)s->width / 16) && tmpl_buffer_ok(r, out);
@@ -119,13 +128,16 @@ bool tmpl_spec_real(tmpl_run *r, strbuf *out, double x, const spec *s) {
     }
     bool is_zero = !body.failed;
     size_t whole = 0;
-    for (size_t i = 0; i < body.bytes && body.at[i] != 'e' && body.at[i] != 'E'; i++) is_zero &= body.at[i] == '0' || body.at[i] == '.';
+    for (size_t i = 0; i < body.bytes && body.at[i] != 'e' && body.at[i] != 'E'; i++)
+        is_zero &= body.at[i] == '0' || body.at[i] == '.';
     while (whole < body.bytes && body.at[whole] >= '0' && body.at[whole] <= '9') whole++;
     if (s->type == '%') strbuf_char(&body, '%');
     if (!isfinite(x)) whole = body.bytes, plain.group = 0;
     const char *sign = sign_text(is_negative && !(s->no_negative_zero && is_zero), s->sign);
-    if (!body.failed) add_number(out, sign, (span){body.at, whole}, (span){body.at + whole, body.bytes - whole}, &plain, 3);
-    else out->failed = true;
+    if (!body.failed)
+        add_number(out, sign, (span){body.at, whole}, (span){body.at + whole, body.bytes - whole}, &plain, 3);
+    else
+        out->failed = true;
     strbuf_free(&body);
     return tmpl_spend(r, (uint64_t)s->width / 16) && tmpl_buffer_ok(r, out);
 }
@@ -176,10 +188,13 @@ static bool read_spec(tmpl_run *r, span text, spec *out) {
     }
     read_number(&text, &out->width);
     if (text.bytes && (text.at[0] == ',' || text.at[0] == '_')) out->group = text.at[0], text.at++, text.bytes--;
-    if (take(&text, '.') && !read_number(&text, &out->precision)) return tmpl_fail(r, "Format specifier missing precision");
-    if (out->width > MAX_WIDTH || out->precision > MAX_WIDTH) return tmpl_fail_as(r, QP_TOO_LARGE, "width or precision of a format is over %d", MAX_WIDTH);
+    if (take(&text, '.') && !read_number(&text, &out->precision))
+        return tmpl_fail(r, "Format specifier missing precision");
+    if (out->width > MAX_WIDTH || out->precision > MAX_WIDTH)
+        return tmpl_fail_as(r, QP_TOO_LARGE, "width or precision of a format is over %d", MAX_WIDTH);
     if (text.bytes) out->type = text.at[0], text.at++, text.bytes--;
-    return !text.bytes || tmpl_fail(r, "Invalid format specifier '%.*s'", (int)(whole.bytes < 80 ? whole.bytes : 80), whole.at);
+    return !text.bytes ||
+           tmpl_fail(r, "Invalid format specifier '%.*s'", (int)(whole.bytes < 80 ? whole.bytes : 80), whole.at);
 }
 
 static bool unknown_type(tmpl_run *r, value v, const spec *s) {
@@ -195,7 +210,8 @@ static bool format_text(tmpl_run *r, strbuf *out, value v, spec *s) {
     if (s->align == '=') return tmpl_fail(r, "'=' alignment not allowed in string format specifier");
     if (s->group) return tmpl_fail(r, "Cannot specify '%c' with 's'.", s->group);
     if (s->no_negative_zero) return tmpl_fail(r, "Negative zero coercion (z) not allowed in string format specifier");
-    if (s->precision >= 0 && (size_t)s->precision < tmpl_text_points(v.str)) text.bytes = tmpl_text_offset(v.str, (size_t)s->precision);
+    if (s->precision >= 0 && (size_t)s->precision < tmpl_text_points(v.str))
+        text.bytes = tmpl_text_offset(v.str, (size_t)s->precision);
     tmpl_spec_pad(out, (span){"", 0}, text, s, '<');
     return tmpl_spend(r, ((uint64_t)s->width + text.bytes) / 16) && tmpl_buffer_ok(r, out);
 }
@@ -217,7 +233,9 @@ static bool format_number(tmpl_run *r, strbuf *out, value v, spec *s) {
         return tmpl_fail(r, "Cannot specify '%c' with '%c'.", s->group, s->type);
     if (is_int && (!s->type || strchr("bcdoxXn", s->type))) {
         if (s->precision >= 0) return tmpl_fail(r, "Precision not allowed in integer format specifier");
-        if (s->no_negative_zero) return tmpl_fail(r, "Negative zero coercion (z) not allowed in format specifier with integer presentation type");
+        if (s->no_negative_zero)
+            return tmpl_fail(
+                r, "Negative zero coercion (z) not allowed in format specifier with integer presentation type");
         return s->type == 'c' ? format_char(r, out, value_integer(v), s) : tmpl_spec_int(r, out, value_integer(v), s);
     }
     if (!s->type || strchr("eEfFgGn%", s->type)) return tmpl_spec_real(r, out, value_number(v), s);
@@ -227,7 +245,8 @@ static bool format_number(tmpl_run *r, strbuf *out, value v, spec *s) {
 bool tmpl_format_spec(tmpl_run *r, strbuf *out, value v, span text) {
     spec s;
     if (!text.bytes) return value_str(r, out, v);
-    if (v.kind != V_STR && !value_is_number(v)) return tmpl_fail(r, "unsupported format string passed to %s.__format__", value_type(v));
+    if (v.kind != V_STR && !value_is_number(v))
+        return tmpl_fail(r, "unsupported format string passed to %s.__format__", value_type(v));
     if (!read_spec(r, text, &s)) return false;
     return v.kind == V_STR ? format_text(r, out, v, &s) : format_number(r, out, v, &s);
 }

@@ -5,14 +5,14 @@
 #include "tmpl_run.h"
 
 typedef struct spec {
-    span fill;      /* one character */
-    char align;     /* < > = ^, 0: not given */
-    char sign;      /* + - or space, 0: not given */
+    span fill;  /* one character */
+    char align; /* < > = ^, 0: not given */
+    char sign;  /* + - or space, 0: not given */
     bool is_alternate, no_negative_zero;
-    char group;     /* , or _, 0: none */
+    char group; /* , or _, 0: none */
     int64_t width;
     int64_t precision; /* -1: not given */
-    char type;      /* 0: not given */
+    char type;         /* 0: not given */
 } spec;
 
 enum { MAX_WIDTH = 1 << 20 };

@@ -18,9 +18,12 @@ bool tmpl_enter_frame(tmpl_run *r, const frame_info *frame) {
     for (int i = 0; i < frame->n_loads; i++) {
         const frame_load *l = &frame->loads[i];
         value *to = tmpl_slot(r, l->to);
-        if (l->kind == LOAD_RESOLVE) find_variable(r, l->name, to);
-        else if (l->kind == LOAD_ALIAS) *to = *tmpl_slot(r, l->from);
-        else *to = (value){.kind = V_MISSING};
+        if (l->kind == LOAD_RESOLVE)
+            find_variable(r, l->name, to);
+        else if (l->kind == LOAD_ALIAS)
+            *to = *tmpl_slot(r, l->from);
+        else
+            *to = (value){.kind = V_MISSING};
     }
     return tmpl_spend(r, (uint64_t)frame->n_loads);
 }
@@ -38,7 +41,8 @@ static bool assign_attribute(tmpl_run *r, const node *target, value v) {
     const value key = {.kind = V_STR, .str = (vstr *)(uintptr_t)target->attr};
     if (on.kind != V_NAMESPACE) return tmpl_fail(r, "cannot assign attribute on non-namespace object");
     if (target->attr->bytes && target->attr->at[0] == '_')
-        return tmpl_fail(r, "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'.",
+        return tmpl_fail(r,
+                         "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'.",
                          TEXT_ARG(target->attr));
     return tmpl_dict_set(r, on.dict, key, v);
 }
@@ -64,9 +68,12 @@ static bool unpack(tmpl_run *r, const node *target, value v) {
 
 bool tmpl_assign(tmpl_run *r, const node *target, value v) {
     switch (target->kind) {
-    case N_NAME: return assign_name(r, target, v);
-    case N_NSREF: return assign_attribute(r, target, v);
-    default: return unpack(r, target, v);
+    case N_NAME:
+        return assign_name(r, target, v);
+    case N_NSREF:
+        return assign_attribute(r, target, v);
+    default:
+        return unpack(r, target, v);
     }
 }
 
@@ -95,7 +102,8 @@ static bool write_value(tmpl_run *r, value v) {
     strbuf text = {0};
     if (v.kind == V_STR) return tmpl_write(r, value_span(v));
     if (v.kind == V_UNDEFINED) return true;
-    const bool is_right = value_str(r, &text, v) && tmpl_buffer_ok(r, &text) && tmpl_write(r, (span){text.at, text.bytes});
+    const bool is_right =
+        value_str(r, &text, v) && tmpl_buffer_ok(r, &text) && tmpl_write(r, (span){text.at, text.bytes});
     strbuf_free(&text);
     return is_right;
 }
@@ -177,7 +185,8 @@ static flow exec_call_block(tmpl_run *r, const node *n) {
     static const vstr name = {.at = "caller", .bytes = 6, .points = 6, .is_shared = true};
     value callee, macro, text, key = {.kind = V_STR, .str = NULL}, named;
     call_args args;
-    if (!tmpl_macro_new(r, n, &macro) || !tmpl_eval(r, n->a->a, &callee) || !tmpl_eval_args(r, n->a, &args)) return FLOW_FAIL;
+    if (!tmpl_macro_new(r, n, &macro) || !tmpl_eval(r, n->a->a, &callee) || !tmpl_eval_args(r, n->a, &args))
+        return FLOW_FAIL;
     if (!value_borrow(r, (span){name.at, name.bytes}, &key)) return FLOW_FAIL;
     if (!args.named) {
         if (!value_dict(r, &named)) return FLOW_FAIL;
@@ -206,7 +215,8 @@ static flow exec_scope(tmpl_run *r, const node *n) {
     value v;
     bool truth;
     if (!tmpl_enter_frame(r, n->frame) || !tmpl_eval(r, n->a, &v) || !value_truth(r, v, &truth)) return FLOW_FAIL;
-    if (truth) return done(tmpl_fail_as(r, QP_UNSUPPORTED, "autoescape is not supported: chat templates render plain text"));
+    if (truth)
+        return done(tmpl_fail_as(r, QP_UNSUPPORTED, "autoescape is not supported: chat templates render plain text"));
     return tmpl_exec(r, &n->list);
 }
 
@@ -217,7 +227,8 @@ static flow exec_block(tmpl_run *r, const node *n) {
         for (int i = 0; i < n->frame2->n_stores; i++) {
             const frame_load *s = &n->frame2->stores[i];
             const value key = {.kind = V_STR, .str = (vstr *)(uintptr_t)s->name}, v = *tmpl_slot(r, s->from);
-            if (v.kind != V_MISSING && !tmpl_dict_find_text(scoped.dict, s->name) && !tmpl_dict_set(r, scoped.dict, key, v))
+            if (v.kind != V_MISSING && !tmpl_dict_find_text(scoped.dict, s->name) &&
+                !tmpl_dict_set(r, scoped.dict, key, v))
                 return FLOW_FAIL;
         }
     }
@@ -226,23 +237,38 @@ static flow exec_block(tmpl_run *r, const node *n) {
 
 static flow exec_one(tmpl_run *r, const node *n) {
     switch (n->kind) {
-    case N_OUTPUT: return exec_output(r, n);
-    case N_FOR: return tmpl_exec_for(r, n);
-    case N_IF: return exec_if(r, n);
-    case N_SET: return exec_set(r, n);
-    case N_SETBLOCK: return exec_set_block(r, n);
-    case N_MACRO: return exec_macro(r, n);
-    case N_CALLBLOCK: return exec_call_block(r, n);
-    case N_GENERATION: return exec_generation(r, n);
-    case N_FILTERBLOCK: return exec_filter_block(r, n);
-    case N_WITH: return exec_with(r, n);
-    case N_SCOPE: return exec_scope(r, n);
-    case N_BLOCK: return exec_block(r, n);
-    case N_BREAK: return FLOW_BREAK;
-    case N_CONTINUE: return FLOW_CONTINUE;
+    case N_OUTPUT:
+        return exec_output(r, n);
+    case N_FOR:
+        return tmpl_exec_for(r, n);
+    case N_IF:
+        return exec_if(r, n);
+    case N_SET:
+        return exec_set(r, n);
+    case N_SETBLOCK:
+        return exec_set_block(r, n);
+    case N_MACRO:
+        return exec_macro(r, n);
+    case N_CALLBLOCK:
+        return exec_call_block(r, n);
+    case N_GENERATION:
+        return exec_generation(r, n);
+    case N_FILTERBLOCK:
+        return exec_filter_block(r, n);
+    case N_WITH:
+        return exec_with(r, n);
+    case N_SCOPE:
+        return exec_scope(r, n);
+    case N_BLOCK:
+        return exec_block(r, n);
+    case N_BREAK:
+        return FLOW_BREAK;
+    case N_CONTINUE:
+        return FLOW_CONTINUE;
     default:
         r->at = n->at;
-        return done(tmpl_fail_as(r, QP_UNSUPPORTED, "'%.*s' is not supported: a chat template stands alone", TEXT_ARG(n->text)));
+        return done(tmpl_fail_as(r, QP_UNSUPPORTED, "'%.*s' is not supported: a chat template stands alone",
+                                 TEXT_ARG(n->text)));
     }
 }
 

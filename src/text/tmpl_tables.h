@@ -23,7 +23,8 @@ typedef struct test_row {
 const filter_row *tmpl_filter_find(span name);
 const test_row *tmpl_test_find(span name);
 
-extern const filter_row tmpl_filters_text[], tmpl_filters_seq[], tmpl_filters_lazy[], tmpl_filters_misc[]; /* end: name NULL */
+extern const filter_row tmpl_filters_text[], tmpl_filters_seq[], tmpl_filters_lazy[],
+    tmpl_filters_misc[]; /* end: name NULL */
 
 typedef bool method_fn(tmpl_run *r, value on, const value *args, const call_args *call, value *out);
 typedef struct method_row {

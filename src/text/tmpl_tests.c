@@ -11,32 +11,54 @@ static bool remainder_is(tmpl_run *r, value on, value number, int64_t wanted, bo
     return value_binary(r, OP_MOD, on, number, &rest) && value_equal(r, rest, value_int(wanted), out);
 }
 
-static bool test_odd(tmpl_run *r, value on, const value *args, bool *out) { return remainder_is(r, on, value_int(2), 1, out); }
-static bool test_even(tmpl_run *r, value on, const value *args, bool *out) { return remainder_is(r, on, value_int(2), 0, out); }
-static bool test_divisible(tmpl_run *r, value on, const value *args, bool *out) { return remainder_is(r, on, args[0], 0, out); }
+static bool test_odd(tmpl_run *r, value on, const value *args, bool *out) {
+    return remainder_is(r, on, value_int(2), 1, out);
+}
+static bool test_even(tmpl_run *r, value on, const value *args, bool *out) {
+    return remainder_is(r, on, value_int(2), 0, out);
+}
+static bool test_divisible(tmpl_run *r, value on, const value *args, bool *out) {
+    return remainder_is(r, on, args[0], 0, out);
+}
 
-static bool test_defined(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind != V_UNDEFINED, out); }
-static bool test_undefined(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_UNDEFINED, out); }
+static bool test_defined(tmpl_run *r, value on, const value *args, bool *out) {
+    return answer(on.kind != V_UNDEFINED, out);
+}
+static bool test_undefined(tmpl_run *r, value on, const value *args, bool *out) {
+    return answer(on.kind == V_UNDEFINED, out);
+}
 static bool test_none(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_NONE, out); }
 static bool test_boolean(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_BOOL, out); }
-static bool test_true(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_BOOL && on.truth, out); }
-static bool test_false(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_BOOL && !on.truth, out); }
+static bool test_true(tmpl_run *r, value on, const value *args, bool *out) {
+    return answer(on.kind == V_BOOL && on.truth, out);
+}
+static bool test_false(tmpl_run *r, value on, const value *args, bool *out) {
+    return answer(on.kind == V_BOOL && !on.truth, out);
+}
 static bool test_integer(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_INT, out); }
 static bool test_float(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_FLOAT, out); }
-static bool test_number(tmpl_run *r, value on, const value *args, bool *out) { return answer(value_is_number(on), out); }
+static bool test_number(tmpl_run *r, value on, const value *args, bool *out) {
+    return answer(value_is_number(on), out);
+}
 static bool test_string(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_STR, out); }
 static bool test_mapping(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_DICT, out); }
-static bool test_iterable(tmpl_run *r, value on, const value *args, bool *out) { return answer(value_is_iterable(on), out); }
-static bool test_escaped(tmpl_run *r, value on, const value *args, bool *out) { return answer(on.kind == V_STR && on.is_markup, out); }
+static bool test_iterable(tmpl_run *r, value on, const value *args, bool *out) {
+    return answer(value_is_iterable(on), out);
+}
+static bool test_escaped(tmpl_run *r, value on, const value *args, bool *out) {
+    return answer(on.kind == V_STR && on.is_markup, out);
+}
 
 /* what has a length and an index */
 static bool test_sequence(tmpl_run *r, value on, const value *args, bool *out) {
-    return answer(on.kind == V_STR || value_is_seq(on) || on.kind == V_DICT || on.kind == V_RANGE || on.kind == V_UNDEFINED, out);
+    return answer(
+        on.kind == V_STR || value_is_seq(on) || on.kind == V_DICT || on.kind == V_RANGE || on.kind == V_UNDEFINED, out);
 }
 
 static bool test_callable(tmpl_run *r, value on, const value *args, bool *out) {
     return answer(on.kind == V_FUNCTION || on.kind == V_METHOD || on.kind == V_MACRO || on.kind == V_JOINER ||
-                      on.kind == V_LOOP || on.kind == V_BLOCK || on.kind == V_UNDEFINED, out);
+                      on.kind == V_LOOP || on.kind == V_BLOCK || on.kind == V_UNDEFINED,
+                  out);
 }
 
 /* str(value).isupper() and islower(): cased letters, all of this case. */
@@ -56,8 +78,12 @@ static bool all_cased(tmpl_run *r, value on, unsigned wanted, bool *out) {
     return answer(any, out);
 }
 
-static bool test_lower(tmpl_run *r, value on, const value *args, bool *out) { return all_cased(r, on, CHAR_LOWER, out); }
-static bool test_upper(tmpl_run *r, value on, const value *args, bool *out) { return all_cased(r, on, CHAR_UPPER, out); }
+static bool test_lower(tmpl_run *r, value on, const value *args, bool *out) {
+    return all_cased(r, on, CHAR_LOWER, out);
+}
+static bool test_upper(tmpl_run *r, value on, const value *args, bool *out) {
+    return all_cased(r, on, CHAR_UPPER, out);
+}
 
 static bool test_filter(tmpl_run *r, value on, const value *args, bool *out) {
     uint64_t hash; /* what cannot be hashed cannot be looked up */
@@ -69,16 +95,26 @@ static bool test_test(tmpl_run *r, value on, const value *args, bool *out) {
     return value_hash(r, on, &hash) && answer(on.kind == V_STR && tmpl_test_find(value_span(on)), out);
 }
 
-static bool test_same(tmpl_run *r, value on, const value *args, bool *out) { return answer(value_is_same(on, args[0]), out); }
+static bool test_same(tmpl_run *r, value on, const value *args, bool *out) {
+    return answer(value_is_same(on, args[0]), out);
+}
 static bool test_in(tmpl_run *r, value on, const value *args, bool *out) { return value_contains(r, on, args[0], out); }
 static bool test_eq(tmpl_run *r, value on, const value *args, bool *out) { return value_equal(r, on, args[0], out); }
 static bool test_ne(tmpl_run *r, value on, const value *args, bool *out) {
     return value_equal(r, on, args[0], out) && answer(!*out, out);
 }
-static bool test_gt(tmpl_run *r, value on, const value *args, bool *out) { return value_order(r, OP_GT, on, args[0], out); }
-static bool test_ge(tmpl_run *r, value on, const value *args, bool *out) { return value_order(r, OP_GE, on, args[0], out); }
-static bool test_lt(tmpl_run *r, value on, const value *args, bool *out) { return value_order(r, OP_LT, on, args[0], out); }
-static bool test_le(tmpl_run *r, value on, const value *args, bool *out) { return value_order(r, OP_LE, on, args[0], out); }
+static bool test_gt(tmpl_run *r, value on, const value *args, bool *out) {
+    return value_order(r, OP_GT, on, args[0], out);
+}
+static bool test_ge(tmpl_run *r, value on, const value *args, bool *out) {
+    return value_order(r, OP_GE, on, args[0], out);
+}
+static bool test_lt(tmpl_run *r, value on, const value *args, bool *out) {
+    return value_order(r, OP_LT, on, args[0], out);
+}
+static bool test_le(tmpl_run *r, value on, const value *args, bool *out) {
+    return value_order(r, OP_LE, on, args[0], out);
+}
 
 static const test_row tests[] = {
     {"odd", 0, test_odd},
@@ -129,7 +165,9 @@ const test_row *tmpl_test_find(span name) {
 }
 
 bool tmpl_test_call(tmpl_run *r, const void *row, value on, const call_args *args, bool *out) {
-    static const struct { const char *test, *name; } named[] = {{"divisibleby", "num"}, {"sameas", "other"}, {"in", "seq"}};
+    static const struct {
+        const char *test, *name;
+    } named[] = {{"divisibleby", "num"}, {"sameas", "other"}, {"in", "seq"}};
     const test_row *t = row;
     value slots[1];
     const char *name = t->n_args ? "value" : "";

@@ -77,7 +77,9 @@ size_t tmpl_text_points(vstr *s) {
     return s->points;
 }
 
-static bool continues(const vstr *s, size_t byte) { return byte < s->bytes && ((unsigned char)s->at[byte] & 0xc0) == 0x80; }
+static bool continues(const vstr *s, size_t byte) {
+    return byte < s->bytes && ((unsigned char)s->at[byte] & 0xc0) == 0x80;
+}
 
 size_t tmpl_text_offset(vstr *s, size_t point) {
     const size_t points = tmpl_text_points(s);

@@ -11,11 +11,16 @@
 static void prepare(strbuf *out, span format, int microseconds) {
     for (size_t i = 0; i < format.bytes; i++) {
         const char next = i + 1 < format.bytes ? format.at[i + 1] : 0;
-        if (format.at[i] != '%') strbuf_char(out, format.at[i]);
-        else if (next == 'f') strbuf_format(out, "%06d", microseconds), i++;
-        else if (next == 'z' || next == 'Z') i++;
-        else if (!next) strbuf_text(out, "%%"); /* a lone one at the end stays */
-        else strbuf_char(out, '%'), strbuf_char(out, next), i++;
+        if (format.at[i] != '%')
+            strbuf_char(out, format.at[i]);
+        else if (next == 'f')
+            strbuf_format(out, "%06d", microseconds), i++;
+        else if (next == 'z' || next == 'Z')
+            i++;
+        else if (!next)
+            strbuf_text(out, "%%"); /* a lone one at the end stays */
+        else
+            strbuf_char(out, '%'), strbuf_char(out, next), i++;
     }
 }
 
@@ -35,7 +40,8 @@ bool tmpl_strftime(tmpl_run *r, span format, value *out) {
     strbuf prepared = {0};
     const double whole = floor(r->now);
     const time_t seconds = (time_t)whole;
-    if (!(fabs(r->now) < 1e12) || !localtime_r(&seconds, &when)) return tmpl_fail(r, "strftime_now: the clock is out of range");
+    if (!(fabs(r->now) < 1e12) || !localtime_r(&seconds, &when))
+        return tmpl_fail(r, "strftime_now: the clock is out of range");
     if (memchr(format.at, 0, format.bytes)) return tmpl_fail(r, "embedded null character");
     prepare(&prepared, format, (int)((r->now - whole) * 1e6));
     strbuf_char(&prepared, '.');

@@ -13,8 +13,10 @@ static bool in_ranges(uint32_t c, const uint32_t (*ranges)[2], size_t count) {
     size_t low = 0, high = count;
     while (low < high) {
         const size_t middle = (low + high) / 2;
-        if (c > ranges[middle][1]) low = middle + 1;
-        else high = middle;
+        if (c > ranges[middle][1])
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low < count && c >= ranges[low][0];
 }
@@ -27,14 +29,20 @@ static bool is_space(uint32_t c) {
 
 static unsigned category_kinds(utf8proc_category_t category) {
     switch (category) {
-    case UTF8PROC_CATEGORY_LU: return CHAR_ALPHA | CHAR_UPPER | CHAR_PRINTABLE;
-    case UTF8PROC_CATEGORY_LL: return CHAR_ALPHA | CHAR_LOWER | CHAR_PRINTABLE;
-    case UTF8PROC_CATEGORY_LT: return CHAR_ALPHA | CHAR_TITLE | CHAR_PRINTABLE;
+    case UTF8PROC_CATEGORY_LU:
+        return CHAR_ALPHA | CHAR_UPPER | CHAR_PRINTABLE;
+    case UTF8PROC_CATEGORY_LL:
+        return CHAR_ALPHA | CHAR_LOWER | CHAR_PRINTABLE;
+    case UTF8PROC_CATEGORY_LT:
+        return CHAR_ALPHA | CHAR_TITLE | CHAR_PRINTABLE;
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO: return CHAR_ALPHA | CHAR_PRINTABLE;
-    case UTF8PROC_CATEGORY_ND: return CHAR_DECIMAL | CHAR_DIGIT | CHAR_NUMERIC | CHAR_PRINTABLE;
+    case UTF8PROC_CATEGORY_LO:
+        return CHAR_ALPHA | CHAR_PRINTABLE;
+    case UTF8PROC_CATEGORY_ND:
+        return CHAR_DECIMAL | CHAR_DIGIT | CHAR_NUMERIC | CHAR_PRINTABLE;
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO: return CHAR_NUMERIC | CHAR_PRINTABLE;
+    case UTF8PROC_CATEGORY_NO:
+        return CHAR_NUMERIC | CHAR_PRINTABLE;
     case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
@@ -42,8 +50,10 @@ static unsigned category_kinds(utf8proc_category_t category) {
     case UTF8PROC_CATEGORY_CO:
     case UTF8PROC_CATEGORY_ZL:
     case UTF8PROC_CATEGORY_ZP:
-    case UTF8PROC_CATEGORY_ZS: return 0;
-    default: return CHAR_PRINTABLE;
+    case UTF8PROC_CATEGORY_ZS:
+        return 0;
+    default:
+        return CHAR_PRINTABLE;
     }
 }
 
@@ -132,8 +142,10 @@ static const case_row *find_row(uint32_t c) {
     size_t low = 0, high = COUNT(case_rows);
     while (low < high) {
         const size_t middle = (low + high) / 2;
-        if (case_rows[middle].from < c) low = middle + 1;
-        else high = middle;
+        if (case_rows[middle].from < c)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low < COUNT(case_rows) && case_rows[low].from == c ? &case_rows[low] : NULL;
 }
@@ -141,7 +153,8 @@ static const case_row *find_row(uint32_t c) {
 static void add_folded(strbuf *out, uint32_t c) {
     utf8proc_int32_t folded[4];
     int last_boundclass = 0;
-    const utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, folded, 4, UTF8PROC_CASEFOLD, &last_boundclass);
+    const utf8proc_ssize_t n =
+        utf8proc_decompose_char((utf8proc_int32_t)c, folded, 4, UTF8PROC_CASEFOLD, &last_boundclass);
     for (utf8proc_ssize_t i = 0; i < n && i < 4; i++) strbuf_utf8(out, (uint32_t)folded[i]);
     if (n <= 0) strbuf_utf8(out, c);
 }

@@ -81,9 +81,12 @@ bool tmpl_fail_undefined(tmpl_run *r, value v) {
     if (u->object.kind == V_NONE) type = "None";
     const char *suffix = u->object.kind == V_NONE ? "" : " object";
     if (u->key.kind == V_STR && u->is_unsafe)
-        tmpl_fail(r, "access to attribute '%.*s' of '%s' object is unsafe.", TEXT_ARG(u->key.str), value_type(u->object));
-    else if (u->key.kind == V_STR) tmpl_fail(r, "'%s%s' has no attribute '%.*s'", type, suffix, TEXT_ARG(u->key.str));
-    else if (value_repr(r, &key, u->key) && key.at) tmpl_fail(r, "%s%s has no element %.120s", type, suffix, key.at);
+        tmpl_fail(r, "access to attribute '%.*s' of '%s' object is unsafe.", TEXT_ARG(u->key.str),
+                  value_type(u->object));
+    else if (u->key.kind == V_STR)
+        tmpl_fail(r, "'%s%s' has no attribute '%.*s'", type, suffix, TEXT_ARG(u->key.str));
+    else if (value_repr(r, &key, u->key) && key.at)
+        tmpl_fail(r, "%s%s has no element %.120s", type, suffix, key.at);
     strbuf_free(&key);
     return false;
 }
@@ -92,11 +95,26 @@ bool tmpl_fail_undefined(tmpl_run *r, value v) {
 
 const char *value_type(value v) {
     static const char *const names[V_KIND_COUNT] = {
-        [V_MISSING] = "Undefined", [V_UNDEFINED] = "Undefined", [V_NONE] = "NoneType",     [V_BOOL] = "bool",
-        [V_INT] = "int",           [V_FLOAT] = "float",         [V_STR] = "str",           [V_LIST] = "list",
-        [V_TUPLE] = "tuple",       [V_DICT] = "dict",           [V_RANGE] = "range",       [V_NAMESPACE] = "TemplateNamespace",
-        [V_LOOP] = "LoopContext",  [V_MACRO] = "Macro",         [V_FUNCTION] = "function", [V_METHOD] = "builtin_function_or_method",
-        [V_CYCLER] = "Cycler",     [V_JOINER] = "Joiner",       [V_SELF] = "TemplateReference", [V_BLOCK] = "BlockReference",
+        [V_MISSING] = "Undefined",
+        [V_UNDEFINED] = "Undefined",
+        [V_NONE] = "NoneType",
+        [V_BOOL] = "bool",
+        [V_INT] = "int",
+        [V_FLOAT] = "float",
+        [V_STR] = "str",
+        [V_LIST] = "list",
+        [V_TUPLE] = "tuple",
+        [V_DICT] = "dict",
+        [V_RANGE] = "range",
+        [V_NAMESPACE] = "TemplateNamespace",
+        [V_LOOP] = "LoopContext",
+        [V_MACRO] = "Macro",
+        [V_FUNCTION] = "function",
+        [V_METHOD] = "builtin_function_or_method",
+        [V_CYCLER] = "Cycler",
+        [V_JOINER] = "Joiner",
+        [V_SELF] = "TemplateReference",
+        [V_BLOCK] = "BlockReference",
     };
     static const char *const views[] = {"dict_keys", "dict_values", "dict_items"};
     if (v.kind == V_VIEW) return views[v.view->kind];
@@ -108,20 +126,34 @@ const char *value_type(value v) {
 bool value_length(tmpl_run *r, value v, size_t *out, bool *has_length) {
     *has_length = true;
     switch (v.kind) {
-    case V_UNDEFINED: *out = 0; return true;
-    case V_STR: *out = tmpl_text_points(v.str); return tmpl_spend(r, v.str->bytes / 256);
+    case V_UNDEFINED:
+        *out = 0;
+        return true;
+    case V_STR:
+        *out = tmpl_text_points(v.str);
+        return tmpl_spend(r, v.str->bytes / 256);
     case V_LIST:
-    case V_TUPLE: *out = v.seq->count; return true;
-    case V_DICT: *out = v.dict->count; return true;
-    case V_VIEW: *out = v.view->dict->count; return true;
-    case V_RANGE: *out = v.range->count; return true;
+    case V_TUPLE:
+        *out = v.seq->count;
+        return true;
+    case V_DICT:
+        *out = v.dict->count;
+        return true;
+    case V_VIEW:
+        *out = v.view->dict->count;
+        return true;
+    case V_RANGE:
+        *out = v.range->count;
+        return true;
     case V_LOOP: {
         value length;
         if (!tmpl_loop_attr(r, v.loop, SPAN("length"), &length, has_length)) return false;
         *out = (size_t)length.integer;
         return true;
     }
-    default: *has_length = false; return true;
+    default:
+        *has_length = false;
+        return true;
     }
 }
 
@@ -131,12 +163,24 @@ bool value_truth(tmpl_run *r, value v, bool *out) {
     switch (v.kind) {
     case V_MISSING:
     case V_UNDEFINED:
-    case V_NONE: *out = false; return true;
-    case V_BOOL: *out = v.truth; return true;
-    case V_INT: *out = v.integer != 0; return true;
-    case V_FLOAT: *out = v.real != 0; return true;
-    case V_STR: *out = v.str->bytes != 0; return true;
-    case V_LOOP: *out = true; return true;
+    case V_NONE:
+        *out = false;
+        return true;
+    case V_BOOL:
+        *out = v.truth;
+        return true;
+    case V_INT:
+        *out = v.integer != 0;
+        return true;
+    case V_FLOAT:
+        *out = v.real != 0;
+        return true;
+    case V_STR:
+        *out = v.str->bytes != 0;
+        return true;
+    case V_LOOP:
+        *out = true;
+        return true;
     default:
         if (!value_length(r, v, &length, &has_length)) return false;
         *out = !has_length || length;

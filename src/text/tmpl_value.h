@@ -21,7 +21,7 @@ typedef enum value_kind {
     V_LIST,
     V_TUPLE,
     V_DICT,
-    V_VIEW,      /* dict.keys() and its like */
+    V_VIEW, /* dict.keys() and its like */
     V_RANGE,
     V_GENERATOR, /* what lazy filters give: used up by the first loop over it */
     V_NAMESPACE,
@@ -45,8 +45,8 @@ typedef struct vroom {
 typedef struct vstr {
     const char *at; /* UTF-8, not zero-terminated */
     size_t bytes;
-    size_t points;  /* code points; UNKNOWN until asked for */
-    vroom *room;    /* NULL: cannot grow in place */
+    size_t points; /* code points; UNKNOWN until asked for */
+    vroom *room;   /* NULL: cannot grow in place */
     /* Where the last index was found, so that walking a long text by index stays linear. */
     size_t cursor_point, cursor_byte;
     uint64_t hash;  /* 0: unknown */
@@ -92,10 +92,10 @@ typedef struct value {
 
 /* Why a value is undefined, for the error when it is used. */
 struct vundef {
-    const char *hint;       /* NULL: by name and object */
+    const char *hint; /* NULL: by name and object */
     const vstr *name;
-    value object;           /* V_MISSING: a variable */
-    value key;              /* not a string: "has no element" */
+    value object; /* V_MISSING: a variable */
+    value key;    /* not a string: "has no element" */
     bool has_object, is_unsafe;
 };
 

@@ -107,8 +107,10 @@ static bool wrap_line(wrapper *w, strbuf *out, span newline) {
             }
         }
         const size_t to = at > from && all_space(w, last, at) ? last : at;
-        if (to > from) add_line(w, out, from, to, newline, is_first), is_first = false;
-        else if (at == from && at < w->n && end - at > width && !w->rules->break_long) return false;
+        if (to > from)
+            add_line(w, out, from, to, newline, is_first), is_first = false;
+        else if (at == from && at < w->n && end - at > width && !w->rules->break_long)
+            return false;
     }
     return true;
 }
@@ -130,7 +132,8 @@ bool tmpl_wrap(tmpl_run *r, value text, const wrap_rules *rules, span newline, v
     value lines;
     bool is_right = true;
     if (!tmpl_split_lines(r, text, false, &lines)) return false;
-    if (rules->width <= 0 && lines.seq->count) return tmpl_fail(r, "invalid width %lld (must be > 0)", (long long)rules->width);
+    if (rules->width <= 0 && lines.seq->count)
+        return tmpl_fail(r, "invalid width %lld (must be > 0)", (long long)rules->width);
     for (size_t i = 0; is_right && i < lines.seq->count; i++) {
         if (i) strbuf_add(&b, newline.at, newline.bytes);
         is_right = load_line(&w, value_span(lines.seq->at[i])) && wrap_line(&w, &b, newline);
@@ -177,7 +180,9 @@ static bool add_number(strbuf *out, span s, size_t *at) {
     const size_t first = i;
     for (; i < s.bytes && c <= 0x10ffff; i++) {
         const char d = s.at[i];
-        const int digit = d >= '0' && d <= '9' ? d - '0' : (d | 32) >= 'a' && (d | 32) <= 'f' ? (d | 32) - 'a' + 10 : 99;
+        const int digit = d >= '0' && d <= '9'                 ? d - '0'
+                          : (d | 32) >= 'a' && (d | 32) <= 'f' ? (d | 32) - 'a' + 10
+                                                               : 99;
         if (digit >= (is_hex ? 16 : 10)) break;
         c = c * (is_hex ? 16 : 10) + (uint32_t)digit;
     }
@@ -188,7 +193,9 @@ static bool add_number(strbuf *out, span s, size_t *at) {
 }
 
 static bool unescape(tmpl_run *r, strbuf *out, span s) {
-    static const struct { const char *name, *text; } known[] = {
+    static const struct {
+        const char *name, *text;
+    } known[] = {
         {"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&apos;", "'"}, {"&nbsp;", "\xc2\xa0"},
     };
     for (size_t i = 0; i < s.bytes;) {
@@ -196,9 +203,12 @@ static bool unescape(tmpl_run *r, strbuf *out, span s) {
         size_t taken = 0;
         if (s.at[i] == '&' && rest.bytes > 1 && rest.at[1] == '#' && add_number(out, s, &i)) continue;
         for (size_t k = 0; k < sizeof known / sizeof *known && !taken; k++)
-            if (span_starts(rest, span_of(known[k].name))) strbuf_text(out, known[k].text), taken = strlen(known[k].name);
+            if (span_starts(rest, span_of(known[k].name)))
+                strbuf_text(out, known[k].text), taken = strlen(known[k].name);
         if (!taken && s.at[i] == '&' && rest.bytes > 1 && (rest.at[1] | 32) >= 'a' && (rest.at[1] | 32) <= 'z')
-            return tmpl_fail_as(r, QP_UNSUPPORTED, "filter 'striptags' knows no other entities than amp, lt, gt, quot, apos, nbsp and numbers");
+            return tmpl_fail_as(
+                r, QP_UNSUPPORTED,
+                "filter 'striptags' knows no other entities than amp, lt, gt, quot, apos, nbsp and numbers");
         if (!taken) strbuf_char(out, s.at[i]), taken = 1;
         i += taken;
     }

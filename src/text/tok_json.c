@@ -23,59 +23,62 @@ static qp_status end_scan(jsonscan *s) {
     return s->status;
 }
 
-static qp_status find_parts(span text, parts *p, qp_error *err) {
+static bool keep_setting(jsonscan *s, model_parts *m, span key, span value) {
+    char name[64];
+    json_t *setting = NULL;
+    snprintf(name, sizeof name, "%.*s", (int)(key.bytes < 63 ? key.bytes : 63), key.at);
+    s->status = json_parse(&setting, value.at, value.bytes, WHERE ": model", s->err);
+    if (s->status == QP_OK && json_object_set_new(m->settings, name, setting)) s->status = err_no_memory(s->err, 64, WHERE);
+    return s->status == QP_OK;
+}
+
+static bool find_model_parts(jsonscan *s, model_parts *m) {
+    size_t n = 0;
+    span key, value;
+    json_decref(m->settings); /* of an earlier "model": the last one counts */
+    *m = (model_parts){.settings = json_object()};
+    if (!m->settings) s->status = err_no_memory(s->err, 64, WHERE);
+    if (!m->settings || !jsonscan_enter(s, '{')) return false;
+    while (jsonscan_member(s, &n, &key)) {
+        const bool is_vocab = span_is(key, "vocab"), is_merges = span_is(key, "merges");
+        if (!jsonscan_skip(s, &value)) return false;
+        if (is_vocab) m->vocab = value;
+        else if (is_merges) m->merges = value;
+        else if (!keep_setting(s, m, key, value)) return false;
+    }
+    return s->status == QP_OK;
+}
+
+static qp_status find_parts(span text, parts *p, model_parts *m, qp_error *err) {
     const struct {
         const char *key;
         span *to;
-    } keys[] = {
-        {"added_tokens", &p->added_tokens},     {"normalizer", &p->normalizer}, {"pre_tokenizer", &p->pre_tokenizer},
-        {"post_processor", &p->post_processor}, {"decoder", &p->decoder},       {"model", &p->model}};
+    } keys[] = {{"added_tokens", &p->added_tokens},     {"normalizer", &p->normalizer}, {"pre_tokenizer", &p->pre_tokenizer},
+                {"post_processor", &p->post_processor}, {"decoder", &p->decoder}};
     jsonscan s = jsonscan_start(text.at, text.bytes, WHERE, err);
     size_t n = 0;
     span key, value;
     if (!jsonscan_enter(&s, '{')) return end_scan(&s);
     while (jsonscan_member(&s, &n, &key)) {
         span *to = NULL;
+        if (span_is(key, "model")) {
+            if (!find_model_parts(&s, m)) break;
+            continue;
+        }
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
             if (span_is(key, keys[i].key)) to = keys[i].to;
         if (jsonscan_skip(&s, &value) && to) *to = value;
     }
     if (s.status == QP_OK && jsonscan_peek(&s)) jsonscan_fail(&s, "text after the end");
     ERR_TRY(end_scan(&s));
-    return p->model.at ? QP_OK : err_set(err, QP_BAD_FORMAT, 0, WHERE ": \"model\" is missing");
+    if (!m->settings) return err_set(err, QP_BAD_FORMAT, 0, WHERE ": \"model\" is missing");
+    return m->vocab.at ? QP_OK : err_set(err, QP_BAD_FORMAT, 0, WHERE ": model: \"vocab\" is missing");
 }
 
 /* Parses one part; NULL where it is absent. */
 static qp_status parse_part(span text, json_t **out, qp_error *err) {
     *out = NULL;
     return text.at ? json_parse(out, text.at, text.bytes, WHERE, err) : QP_OK;
-}
-
-static qp_status find_model_parts(span text, model_parts *m, qp_error *err) {
-    jsonscan s = jsonscan_start(text.at, text.bytes, WHERE ": model", err);
-    size_t n = 0;
-    span key, value;
-    m->settings = json_object();
-    if (!m->settings) return err_no_memory(err, 64, WHERE);
-    if (!jsonscan_enter(&s, '{')) return end_scan(&s);
-    while (jsonscan_member(&s, &n, &key)) {
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", (int)(key.bytes < 63 ? key.bytes : 63), key.at);
-        if (!jsonscan_skip(&s, &value)) break;
-        if (!strcmp(name, "vocab"))
-            m->vocab = value;
-        else if (!strcmp(name, "merges"))
-            m->merges = value;
-        else {
-            json_t *setting = NULL;
-            s.status = json_parse(&setting, value.at, value.bytes, WHERE ": model", err);
-            if (s.status == QP_OK && json_object_set_new(m->settings, name, setting))
-                s.status = err_no_memory(err, 64, WHERE);
-            if (s.status != QP_OK) break;
-        }
-    }
-    ERR_TRY(end_scan(&s));
-    return m->vocab.at ? QP_OK : err_set(err, QP_BAD_FORMAT, 0, WHERE ": model: \"vocab\" is missing");
 }
 
 /* ---- vocabularies ---- */
@@ -122,51 +125,97 @@ static qp_status read_scored(tok *t, span text, double **scores, qp_error *err) 
 
 /* ---- BPE ---- */
 
-static qp_status count_merges(span text, size_t *n, qp_error *err) {
-    jsonscan s = jsonscan_start(text.at, text.bytes, WHERE ": merges", err);
-    span unused;
-    *n = 0;
-    if (jsonscan_enter(&s, '['))
-        while (jsonscan_element(&s, n) && jsonscan_skip(&s, &unused)) {
-        }
-    return end_scan(&s);
+/* Merges on their way into the model: their texts lie side by side in `text`. */
+typedef struct batch {
+    strbuf text;
+    size_t left[BPE_BATCH], right[BPE_BATCH], end[BPE_BATCH], made[BPE_BATCH]; /* places in `text` */
+    size_t n, prefix;
+    uint32_t rank; /* of the first */
+} batch;
+
+/* About how many there are: a merge has two quotes as a text and four as a pair. */
+static size_t guess_merges(span text) {
+    size_t quotes = 0;
+    for (size_t i = 0; i < text.bytes; i++) quotes += text.at[i] == '"';
+    const char *pair = memchr(text.at + 1, '[', text.bytes < 64 ? text.bytes - 1 : 63);
+    const char *quote = memchr(text.at, '"', text.bytes);
+    return pair && pair < quote ? quotes / 4 : quotes / 2;
 }
 
-/* "left right" or ["left", "right"] */
-static qp_status read_merge(jsonscan *s, bpe *b, uint32_t rank, strbuf *left) {
-    span first, second;
-    if (jsonscan_peek(s) == '"') {
-        if (!jsonscan_string(s, &first)) return s->status;
-        const char *space = memchr(first.at, ' ', first.bytes);
-        if (!space) return jsonscan_fail(s, "a merge is two pieces with a space between"), s->status;
-        second = (span){space + 1, first.bytes - (size_t)(space + 1 - first.at)};
-        first.bytes = (size_t)(space - first.at);
-        if (memchr(second.at, ' ', second.bytes))
-            return jsonscan_fail(s, "a merge is two pieces with a space between"), s->status;
-        return bpe_add_merge(b, first, second, rank, s->err);
+static qp_status flush(batch *p, bpe *b, qp_error *err) {
+    span parts[3 * BPE_BATCH];
+    ERR_TRY(strbuf_status(&p->text, err, WHERE));
+    for (size_t i = 0; i < p->n; i++) {
+        const char *at = p->text.at;
+        parts[3 * i] = (span){at + p->left[i], p->right[i] - p->left[i]};
+        parts[3 * i + 1] = (span){at + p->right[i], p->end[i] - p->right[i]};
+        parts[3 * i + 2] = (span){at + p->made[i], (p->prefix ? p->left[i] : p->end[i]) - p->made[i]};
     }
+    const qp_status status = p->n ? bpe_add_merges(b, parts, p->n, p->rank, err) : QP_OK;
+    p->rank += (uint32_t)p->n;
+    p->n = 0;
+    strbuf_clear(&p->text);
+    return status;
+}
+
+/* What a merge makes is both pieces in a row, as they lie in the batch; the right one without a subword prefix, then
+ * it is written out before them. */
+static bool put_merge(jsonscan *s, batch *p, span first, span second) {
+    const size_t i = p->n++;
+    p->made[i] = p->text.bytes;
+    if (p->prefix) {
+        if (second.bytes < p->prefix) return jsonscan_fail(s, "a merge's right piece is shorter than the subword prefix");
+        strbuf_add(&p->text, first.at, first.bytes);
+        strbuf_add(&p->text, second.at + p->prefix, second.bytes - p->prefix);
+    }
+    p->left[i] = p->text.bytes;
+    strbuf_add(&p->text, first.at, first.bytes);
+    p->right[i] = p->text.bytes;
+    strbuf_add(&p->text, second.at, second.bytes);
+    p->end[i] = p->text.bytes;
+    return true;
+}
+
+/* "left right" */
+static bool read_merge_text(jsonscan *s, batch *p) {
+    span text;
+    if (!jsonscan_string(s, &text)) return false;
+    const char *space = memchr(text.at, ' ', text.bytes);
+    const size_t left = space ? (size_t)(space - text.at) : 0;
+    const span right = {text.at + left + 1, space ? text.bytes - left - 1 : 0};
+    if (!space || memchr(right.at, ' ', right.bytes)) return jsonscan_fail(s, "a merge is two pieces with a space between");
+    return put_merge(s, p, (span){text.at, left}, right);
+}
+
+/* ["left", "right"] */
+static bool read_merge_pair(jsonscan *s, batch *p, strbuf *left) {
+    span first, second;
     size_t k = 0;
-    if (!jsonscan_enter(s, '[') || !jsonscan_element(s, &k) || !jsonscan_string(s, &first)) return s->status;
-    strbuf_clear(left);
-    strbuf_add(left, first.at, first.bytes);
-    if (left->failed) return err_no_memory(s->err, first.bytes, WHERE);
-    if (!jsonscan_element(s, &k) || !jsonscan_string(s, &second))
-        return jsonscan_fail(s, "a merge is a pair of pieces"), s->status;
-    if (jsonscan_element(s, &k)) return jsonscan_fail(s, "a merge is a pair of pieces"), s->status;
-    if (s->status != QP_OK) return s->status;
-    return bpe_add_merge(b, (span){left->at, left->bytes}, second, rank, s->err);
+    if (!jsonscan_enter(s, '[') || !jsonscan_element(s, &k) || !jsonscan_string(s, &first)) return jsonscan_fail(s, "a merge is a pair of pieces");
+    if (first.at == s->unescaped.at) { /* the second may need the scanner's buffer */
+        strbuf_clear(left);
+        strbuf_add(left, first.at, first.bytes);
+        first = (span){left->at, left->bytes};
+    }
+    if (left->failed || !jsonscan_element(s, &k) || !jsonscan_string(s, &second)) return jsonscan_fail(s, "a merge is a pair of pieces");
+    if (jsonscan_element(s, &k)) return jsonscan_fail(s, "a merge is a pair of pieces");
+    return s->status == QP_OK && put_merge(s, p, first, second);
 }
 
 static qp_status read_merges(tok *t, span text, qp_error *err) {
     jsonscan s = jsonscan_start(text.at, text.bytes, WHERE ": merges", err);
     strbuf left = {0};
+    batch p = {.prefix = t->bpe.prefix ? strlen(t->bpe.prefix) : 0};
     size_t n = 0;
     if (jsonscan_enter(&s, '['))
-        while (jsonscan_element(&s, &n)) {
-            s.status = read_merge(&s, &t->bpe, (uint32_t)n - 1, &left);
-            if (s.status != QP_OK) break;
+        while (s.status == QP_OK && jsonscan_element(&s, &n)) {
+            if (!(jsonscan_peek(&s) == '"' ? read_merge_text(&s, &p) : read_merge_pair(&s, &p, &left))) break;
+            if (p.n == BPE_BATCH) s.status = flush(&p, &t->bpe, err);
         }
+    if (s.status == QP_OK) s.status = flush(&p, &t->bpe, err);
+    if (s.status == QP_OK && left.failed) s.status = err_no_memory(err, left.capacity, WHERE);
     strbuf_free(&left);
+    strbuf_free(&p.text);
     return end_scan(&s);
 }
 
@@ -186,14 +235,12 @@ static qp_status read_bpe(tok *t, const model_parts *m, qp_error *err) {
     bpe_options options = {.unk = text_of(m->settings, "unk_token"),
                            .prefix = text_of(m->settings, "continuing_subword_prefix"),
                            .suffix = text_of(m->settings, "end_of_word_suffix")};
-    size_t n = 0;
     ERR_TRY(check_dropout(m->settings, err));
     ERR_TRY(json_get_bool(m->settings, "fuse_unk", &options.fuse_unk, WHERE ": model", err));
     ERR_TRY(json_get_bool(m->settings, "byte_fallback", &options.byte_fallback, WHERE ": model", err));
     ERR_TRY(json_get_bool(m->settings, "ignore_merges", &options.ignore_merges, WHERE ": model", err));
     ERR_TRY(read_vocab(t, m->vocab, err));
-    if (m->merges.at) ERR_TRY(count_merges(m->merges, &n, err));
-    ERR_TRY(bpe_start(&t->bpe, &t->words, &options, n, err));
+    ERR_TRY(bpe_start(&t->bpe, &t->words, &options, m->merges.at ? guess_merges(m->merges) : 0, err));
     if (m->merges.at) ERR_TRY(read_merges(t, m->merges, err));
     t->model = TOK_MODEL_BPE;
     return QP_OK;
@@ -235,26 +282,15 @@ static const char *guess_type(const model_parts *m) {
     return json_object_get(m->settings, "max_input_chars_per_word") ? "WordPiece" : "WordLevel";
 }
 
-static qp_status read_model(tok *t, span text, qp_error *err) {
-    model_parts m = {0};
+static qp_status read_model(tok *t, const model_parts *m, qp_error *err) {
     const char *type = NULL;
-    qp_status status = find_model_parts(text, &m, err);
-    if (status == QP_OK) status = json_get_text(m.settings, "type", &type, WHERE ": model", err);
-    if (status == QP_OK && !type) type = guess_type(&m);
-    if (status == QP_OK) {
-        if (!strcmp(type, "BPE"))
-            status = read_bpe(t, &m, err);
-        else if (!strcmp(type, "Unigram"))
-            status = read_unigram(t, &m, err);
-        else if (!strcmp(type, "WordPiece"))
-            status = read_words(t, &m, false, err);
-        else if (!strcmp(type, "WordLevel"))
-            status = read_words(t, &m, true, err);
-        else
-            status = err_set(err, QP_UNSUPPORTED, 0, WHERE ": model: type \"%.60s\" is not known", type);
-    }
-    json_decref(m.settings);
-    return status;
+    ERR_TRY(json_get_text(m->settings, "type", &type, WHERE ": model", err));
+    if (!type) type = guess_type(m);
+    if (!strcmp(type, "BPE")) return read_bpe(t, m, err);
+    if (!strcmp(type, "Unigram")) return read_unigram(t, m, err);
+    if (!strcmp(type, "WordPiece")) return read_words(t, m, false, err);
+    if (!strcmp(type, "WordLevel")) return read_words(t, m, true, err);
+    return err_set(err, QP_UNSUPPORTED, 0, WHERE ": model: type \"%.60s\" is not known", type);
 }
 
 /* ---- the rest ---- */
@@ -282,24 +318,26 @@ static qp_status read_steps(tok *t, const parts *p, qp_error *err) {
     return status;
 }
 
-static qp_status read_all(tok *t, span text, qp_error *err) {
-    parts p = {0};
-    ERR_TRY(find_parts(text, &p, err));
-    ERR_TRY(read_steps(t, &p, err));
-    ERR_TRY(read_model(t, p.model, err));
+static qp_status read_all(tok *t, const parts *p, const model_parts *m, qp_error *err) {
+    ERR_TRY(read_steps(t, p, err));
+    ERR_TRY(read_model(t, m, err));
     if (t->model == TOK_MODEL_BPE) {
         pretok_take_bytes(&t->pretok);
         ERR_TRY(bpe_finish(&t->bpe, t->pretok.ends_in_bytes, err));
     }
-    return read_added(t, p.added_tokens, err);
+    return read_added(t, p->added_tokens, err);
 }
 
 qp_status tok_new_json(tok **out, const char *text, size_t bytes, const char *config_text, size_t config_bytes,
                        qp_error *err) {
-    tok *t;
+    tok *t = NULL;
+    parts p = {0};
+    model_parts m = {0};
     *out = NULL;
-    ERR_TRY(tok_start(&t, err));
-    qp_status status = read_all(t, (span){text, bytes}, err);
+    qp_status status = find_parts((span){text, bytes}, &p, &m, err);
+    if (status == QP_OK) status = tok_start(&t, err);
+    if (status == QP_OK) status = read_all(t, &p, &m, err);
+    json_decref(m.settings);
     if (status == QP_OK) status = tok_finish(t, config_text, config_bytes, err);
     if (status != QP_OK) return tok_free(t), status;
     *out = t;

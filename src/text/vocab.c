@@ -20,21 +20,26 @@ static span entry_text(const vocab *v, uint32_t i) {
 }
 
 /* The slot of a text, or the free one where it would go. */
-static uint32_t find_slot(const vocab *v, span piece) {
-    uint32_t slot = vocab_hash(piece.at, piece.bytes) & (v->n_slots - 1);
-    while (v->slots[slot] && !span_equal(entry_text(v, v->slots[slot] - 1), piece))
-        slot = (slot + 1) & (v->n_slots - 1);
+static uint32_t find_slot(const vocab *v, span piece, uint32_t hash) {
+    uint32_t slot = hash & (v->n_slots - 1);
+    for (; v->slots[slot].entry; slot = (slot + 1) & (v->n_slots - 1))
+        if (v->slots[slot].hash == hash && span_equal(entry_text(v, v->slots[slot].entry - 1), piece)) break;
     return slot;
 }
 
+/* All texts differ, so that their hashes are enough to place them anew. */
 static bool grow_slots(vocab *v) {
     const uint32_t n = v->n_slots ? v->n_slots * 2 : 256;
-    uint32_t *slots = mem_zarray(n, sizeof *slots);
+    vocab_slot *slots = mem_zarray(n, sizeof *slots);
     if (!slots) return false;
+    for (uint32_t i = 0; i < v->n_entries; i++) {
+        uint32_t slot = v->entries[i].hash & (n - 1);
+        while (slots[slot].entry) slot = (slot + 1) & (n - 1);
+        slots[slot] = (vocab_slot){v->entries[i].hash, i + 1};
+    }
     mem_free(v->slots);
     v->slots = slots;
     v->n_slots = n;
-    for (uint32_t i = 0; i < v->n_entries; i++) v->slots[find_slot(v, entry_text(v, i))] = i + 1;
     return true;
 }
 
@@ -62,20 +67,21 @@ static bool grow_ids(vocab *v, int32_t id) {
 static bool add_entry(vocab *v, span piece, int32_t id) {
     if (v->n_entries == v->entry_capacity && !grow_entries(v)) return false;
     if (v->n_entries * 2 >= v->n_slots && !grow_slots(v)) return false;
-    const uint32_t slot = find_slot(v, piece);
-    if (v->slots[slot]) {
-        vocab_entry *entry = &v->entries[v->slots[slot] - 1];
-        if (v->by_id[entry->id] == (int32_t)(v->slots[slot] - 1)) v->by_id[entry->id] = -1;
+    const uint32_t hash = vocab_hash(piece.at, piece.bytes), slot = find_slot(v, piece, hash);
+    const uint32_t known = v->slots[slot].entry;
+    if (known) {
+        vocab_entry *entry = &v->entries[known - 1];
+        if (v->by_id[entry->id] == (int32_t)(known - 1)) v->by_id[entry->id] = -1;
         entry->id = id;
-        v->by_id[id] = (int32_t)(v->slots[slot] - 1);
+        v->by_id[id] = (int32_t)(known - 1);
         return true;
     }
     const size_t at = v->pool.bytes;
     strbuf_add(&v->pool, piece.at, piece.bytes);
     if (v->pool.failed) return false;
-    v->entries[v->n_entries] = (vocab_entry){(uint32_t)at, (uint32_t)piece.bytes, id};
+    v->entries[v->n_entries] = (vocab_entry){(uint32_t)at, (uint32_t)piece.bytes, id, hash};
     v->by_id[id] = (int32_t)v->n_entries;
-    v->slots[slot] = ++v->n_entries;
+    v->slots[slot] = (vocab_slot){hash, ++v->n_entries};
     return true;
 }
 
@@ -102,8 +108,28 @@ void vocab_free(vocab *v) {
 
 int32_t vocab_id(const vocab *v, span piece) {
     if (!v->n_slots) return -1;
-    const uint32_t slot = find_slot(v, piece);
-    return v->slots[slot] ? v->entries[v->slots[slot] - 1].id : -1;
+    const uint32_t entry = v->slots[find_slot(v, piece, vocab_hash(piece.at, piece.bytes))].entry;
+    return entry ? v->entries[entry - 1].id : -1;
+}
+
+void vocab_ids(const vocab *v, const span *pieces, int32_t *ids, size_t n) {
+    enum { BATCH = 64 };
+    uint32_t hashes[BATCH];
+    for (size_t done = 0, k; done < n; done += k) {
+        k = n - done < BATCH ? n - done : BATCH;
+        for (size_t i = 0; i < k && v->n_slots; i++) {
+            hashes[i] = vocab_hash(pieces[done + i].at, pieces[done + i].bytes);
+            __builtin_prefetch(&v->slots[hashes[i] & (v->n_slots - 1)]);
+        }
+        for (size_t i = 0; i < k && v->n_slots; i++) {
+            const uint32_t entry = v->slots[hashes[i] & (v->n_slots - 1)].entry;
+            if (entry) __builtin_prefetch(&v->entries[entry - 1]);
+        }
+        for (size_t i = 0; i < k; i++) {
+            const uint32_t entry = v->n_slots ? v->slots[find_slot(v, pieces[done + i], hashes[i])].entry : 0;
+            ids[done + i] = entry ? v->entries[entry - 1].id : -1;
+        }
+    }
 }
 
 span vocab_piece(const vocab *v, int32_t id) {

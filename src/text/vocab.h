@@ -13,13 +13,18 @@ enum { VOCAB_MAX_ID = 1 << 24 };
 typedef struct vocab_entry {
     uint32_t at, bytes; /* in `pool` */
     int32_t id;
+    uint32_t hash;
 } vocab_entry;
+
+typedef struct vocab_slot {
+    uint32_t hash, entry; /* entry + 1; 0: free */
+} vocab_slot;
 
 typedef struct vocab {
     strbuf pool;
     vocab_entry *entries;
     uint32_t n_entries, entry_capacity;
-    uint32_t *slots; /* entry + 1; 0: free */
+    vocab_slot *slots;
     uint32_t n_slots;
     int32_t *by_id;             /* entry, -1: none */
     int32_t n_ids, id_capacity; /* n_ids: highest id + 1 */
@@ -32,6 +37,8 @@ qp_status vocab_add(vocab *v, span piece, int64_t id, qp_error *err);
 void vocab_free(vocab *v);
 /* -1: none. */
 int32_t vocab_id(const vocab *v, span piece);
+/* The same for many texts at once: waits for memory once for all of them. */
+void vocab_ids(const vocab *v, const span *pieces, int32_t *ids, size_t n);
 /* at == NULL: no such id. */
 span vocab_piece(const vocab *v, int32_t id);
 
