@@ -1,0 +1,311 @@
+/* cpu_attend_test.c — attention at every level this machine has: against softmax written down plainly, over odd sizes
+ * and scattered pages; and bit for bit the same however a prompt is cut, whoever else is in the step, on any number
+ * of threads.
+ *
+ * What a query must not see is NaN: slots beyond its sequence, positions before all windows, pages of nobody. Buffers
+ * are exactly as long as they must be, for the address sanitizer. */
+#include "cpu.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "harness.h"
+#include <math.h>
+
+enum { MOST_SPANS = 4 };
+
+typedef struct past_rows {
+    int64_t past;
+    int n_rows;
+} past_rows;
+
+typedef struct shape {
+    int n_heads, n_kv, dim, window;
+    kv_type type;
+    past_rows spans[MOST_SPANS]; /* until n_rows is 0 */
+} shape;
+
+/* A step with its memory. */
+typedef struct step {
+    attend_args a;
+    row_span spans[MOST_SPANS];
+    int32_t *pages[MOST_SPANS];
+    float *q, *out;
+    int n_rows, n_pages;
+    size_t kv_bytes;
+} step;
+
+static device *open_device(const char *level, int threads) {
+    device *d;
+    qp_error err;
+    if (cpu_open(&d, &(dev_options){.cpu_level = level, .threads = threads}, &err) != QP_OK) fail_msg("%s", err.text);
+    return d;
+}
+
+/* Levels with an attention of their own. */
+static bool is_tried(int level) {
+    return cpu_level_at(level)->attend && dev_cpu_level_available(cpu_level_at(level)->name);
+}
+
+/* ---- making steps ---- */
+
+typedef struct stream {
+    uint64_t seed, counter;
+} stream;
+
+static double next(stream *r) { return rng_uniform(r->seed, 0, r->counter++); }
+static float uniform(stream *r) { return (float)(next(r) * 2 - 1); }
+
+static size_t width(const step *s) { return (size_t)s->a.n_heads * (size_t)s->a.kv.head_dim; }
+
+static size_t place(const kv_view *kv, const row_span *span, int64_t position, int head) {
+    const size_t in_page = ((size_t)head * DEV_PAGE_TOKENS + (size_t)(position % DEV_PAGE_TOKENS));
+    return (size_t)span->pages[position / DEV_PAGE_TOKENS] * kv->page_stride / (kv->type == KV_F16 ? 2 : 4) +
+           in_page * (size_t)kv->head_dim;
+}
+
+static void put_value(uint8_t *base, kv_type type, size_t at, float value) {
+    if (type == KV_F16)
+        ((uint16_t *)(void *)base)[at] = quant_f32_to_f16(value);
+    else
+        ((float *)(void *)base)[at] = value;
+}
+
+static double get_value(const uint8_t *base, kv_type type, size_t at) {
+    return type == KV_F16 ? quant_f16_to_f32(((const uint16_t *)(const void *)base)[at])
+                          : ((const float *)(const void *)base)[at];
+}
+
+/* Pages are dealt out to the spans in a shuffled order. */
+static void deal_pages(step *s, const shape *c, stream *r) {
+    int counts[MOST_SPANS] = {0};
+    for (int i = 0; i < MOST_SPANS && c->spans[i].n_rows; i++) {
+        counts[i] = (int)((c->spans[i].past + c->spans[i].n_rows - 1) / DEV_PAGE_TOKENS) + 1;
+        s->n_pages += counts[i];
+    }
+    s->n_pages += 2; /* of nobody */
+    int32_t *order = mem_array((size_t)s->n_pages, sizeof *order);
+    for (int i = 0; i < s->n_pages; i++) {
+        const int j = (int)(next(r) * (i + 1));
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (int i = 0, at = 0; i < MOST_SPANS; at += counts[i++])
+        s->pages[i] = mem_copy(order + at, (size_t)counts[i] + 1, sizeof *order);
+    mem_free(order);
+}
+
+static void fill(step *s, stream *r) {
+    const kv_view *kv = &s->a.kv;
+    const size_t n = s->kv_bytes / (kv->type == KV_F16 ? 2 : 4);
+    for (size_t i = 0; i < n; i++) {
+        put_value(kv->k, kv->type, i, NAN);
+        put_value(kv->v, kv->type, i, NAN);
+    }
+    for (int i = 0; i < s->a.n_spans; i++) {
+        const row_span *span = &s->spans[i];
+        const int64_t first = s->a.window && span->past >= s->a.window ? span->past - s->a.window + 1 : 0;
+        for (int64_t p = first; p < span->past + span->n_rows; p++)
+            for (int h = 0; h < kv->n_kv_heads; h++)
+                for (int d = 0; d < kv->head_dim; d++) {
+                    const size_t at = place(kv, span, p, h) + (size_t)d;
+                    put_value(kv->k, kv->type, at, uniform(r) * 3);
+                    put_value(kv->v, kv->type, at, uniform(r));
+                }
+    }
+}
+
+static step make_step(const shape *c, uint64_t seed) {
+    stream r = {seed, 0};
+    step s = {.a = {.n_heads = c->n_heads, .scale = 1 / sqrtf((float)c->dim), .window = c->window}};
+    deal_pages(&s, c, &r);
+    for (int i = 0; i < MOST_SPANS && c->spans[i].n_rows; i++) {
+        s.spans[i] = (row_span){s.n_rows, c->spans[i].n_rows, c->spans[i].past, s.pages[i]};
+        s.n_rows += c->spans[i].n_rows;
+        s.a.n_spans++;
+    }
+    const size_t page = (size_t)c->n_kv * DEV_PAGE_TOKENS * (size_t)c->dim * (c->type == KV_F16 ? 2 : 4);
+    s.kv_bytes = page * (size_t)s.n_pages;
+    s.a.kv = (kv_view){c->type, c->n_kv, c->dim, mem_array(s.kv_bytes, 1), mem_array(s.kv_bytes, 1), page};
+    fill(&s, &r);
+    s.q = mem_array((size_t)s.n_rows * width(&s), sizeof(float));
+    s.out = mem_array((size_t)s.n_rows * width(&s), sizeof(float));
+    for (size_t i = 0; i < (size_t)s.n_rows * width(&s); i++) s.q[i] = uniform(&r) * 2;
+    return s;
+}
+
+static void free_step(step *s) {
+    for (int i = 0; i < MOST_SPANS; i++) mem_free(s->pages[i]);
+    mem_free(s->a.kv.k);
+    mem_free(s->a.kv.v);
+    mem_free(s->q);
+    mem_free(s->out);
+}
+
+/* ---- running them ---- */
+
+static void run_spans(device *d, step *s, const row_span *spans, int n_spans) {
+    attend_args a = s->a;
+    a.q = s->q;
+    a.out = s->out;
+    a.spans = spans;
+    a.n_spans = n_spans;
+    cpu_attend(d, &a);
+}
+
+static float *result(device *d, step *s) {
+    memset(s->out, 0xFF, (size_t)s->n_rows * width(s) * sizeof(float));
+    run_spans(d, s, s->spans, s->a.n_spans);
+    return mem_copy(s->out, (size_t)s->n_rows * width(s), sizeof(float));
+}
+
+/* Softmax as it is written in the paper, one query head, in double. */
+static void attend_plainly(double *out, const step *s, const row_span *span, int row, int head) {
+    const kv_view *kv = &s->a.kv;
+    const int64_t last = span->past + row, n = s->a.window && last >= s->a.window ? s->a.window : last + 1;
+    const int group = s->a.n_heads / kv->n_kv_heads;
+    const float *q = s->q + (size_t)(span->row + row) * width(s) + (size_t)head * (size_t)kv->head_dim;
+    double *weights = mem_array((size_t)n, sizeof *weights), most = -INFINITY, total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const size_t at = place(kv, span, last + 1 - n + i, head / group);
+        weights[i] = 0;
+        for (int d = 0; d < kv->head_dim; d++) weights[i] += q[d] * get_value(kv->k, kv->type, at + (size_t)d);
+        weights[i] *= s->a.scale;
+        most = fmax(most, weights[i]);
+    }
+    for (int64_t i = 0; i < n; i++) total += weights[i] = exp(weights[i] - most);
+    memset(out, 0, (size_t)kv->head_dim * sizeof *out);
+    for (int64_t i = 0; i < n; i++) {
+        const size_t at = place(kv, span, last + 1 - n + i, head / group);
+        for (int d = 0; d < kv->head_dim; d++)
+            out[d] += weights[i] / total * get_value(kv->v, kv->type, at + (size_t)d);
+    }
+    mem_free(weights);
+}
+
+static void compare_plainly(const char *level, const shape *c, const step *s) {
+    double *expected = mem_array((size_t)c->dim, sizeof *expected);
+    for (int i = 0; i < s->a.n_spans; i++)
+        for (int row = 0; row < s->spans[i].n_rows; row++)
+            for (int h = 0; h < c->n_heads; h++) {
+                attend_plainly(expected, s, &s->spans[i], row, h);
+                const float *got = s->out + (size_t)(s->spans[i].row + row) * width(s) + (size_t)h * (size_t)c->dim;
+                for (int d = 0; d < c->dim; d++)
+                    if (!(fabs(got[d] - expected[d]) <= 4e-6))
+                        fail_msg(
+                            "%s: %d/%d heads of %d, window %d, span %d, row %d, head %d, element %d: %.9g, not %.9g",
+                            level, c->n_heads, c->n_kv, c->dim, c->window, i, row, h, d, (double)got[d], expected[d]);
+            }
+    mem_free(expected);
+}
+
+/* ---- tests ---- */
+
+static const shape shapes[] = {
+    {1, 1, 1, 0, KV_F32, {{0, 1}}},
+    {1, 1, 1, 0, KV_F16, {{0, 5}, {3, 2}}},
+    {2, 1, 3, 5, KV_F16, {{0, 40}, {255, 3}}},
+    {4, 4, 16, 0, KV_F16, {{0, 7}, {63, 1}, {64, 1}, {255, 2}}},
+    {4, 1, 16, 1, KV_F32, {{0, 9}, {1030, 1}}},
+    {8, 2, 24, 0, KV_F16, {{0, 40}, {1030, 1}, {17, 3}}},
+    {8, 1, 24, 32, KV_F32, {{100, 40}, {1030, 2}}},
+    {3, 1, 63, 0, KV_F16, {{0, 33}, {200, 1}}},
+    {5, 5, 63, 300, KV_F32, {{280, 40}}},
+    {8, 1, 64, 0, KV_F16, {{0, 40}, {1030, 1}, {500, 4}}},
+    {8, 8, 64, 5, KV_F16, {{0, 12}, {1020, 9}}},
+    {16, 2, 64, 300, KV_F16, {{250, 21}, {1023, 2}}},
+    {4, 1, 80, 0, KV_F16, {{0, 40}, {777, 1}}},
+    {4, 4, 80, 32, KV_F32, {{31, 3}, {32, 1}, {255, 33}}},
+    {4, 2, 96, 0, KV_F16, {{5, 33}}},
+    {8, 2, 128, 0, KV_F16, {{0, 40}, {1030, 1}}},
+    {8, 1, 128, 300, KV_F32, {{290, 40}, {1030, 2}}},
+    {7, 1, 128, 0, KV_F16, {{0, 40}}},
+    {2, 1, 256, 0, KV_F16, {{0, 37}, {700, 1}}},
+    {9, 1, 257, 0, KV_F16, {{0, 3}}},
+    {71, 1, 64, 0, KV_F16, {{120, 3}}}, /* more heads than a tile holds */
+    {2, 1, 1100, 0, KV_F16, {{60, 6}}}, /* beyond what the fast kernels have room for */
+    {1, 1, 8200, 0, KV_F16, {{0, 2}}},
+    {4, 2, 32, 0, KV_F16, {{2049, 1}, {3000, 2}}},
+};
+
+static void every_level_is_softmax(void **state) {
+    for (int i = 0; dev_cpu_level(i); i++) {
+        const char *level = dev_cpu_level(i);
+        if (!is_tried(i)) continue;
+        for (int threads = 1; threads <= 2; threads++) {
+            device *d = open_device(level, threads);
+            for (size_t j = 0; j < HARNESS_COUNT(shapes); j++) {
+                step s = make_step(&shapes[j], j + 1);
+                mem_free(result(d, &s));
+                compare_plainly(level, &shapes[j], &s);
+                free_step(&s);
+            }
+            dev_close(d);
+        }
+    }
+}
+
+/* One span cut into chunks, one op each; all others left out. */
+static void run_chunks(device *d, step *s, const row_span *span, int chunk) {
+    for (int row = 0; row < span->n_rows; row += chunk) {
+        const int n = span->n_rows - row < chunk ? span->n_rows - row : chunk;
+        run_spans(d, s, &(row_span){span->row + row, n, span->past + row, span->pages}, 1);
+    }
+}
+
+/* Every position's key lies in the pages from the start: what a chunk must not see yet is there, and must not tell. */
+static void cuts_and_threads_change_no_bit(void **state) {
+    static const shape cut[] = {
+        {8, 1, 64, 0, KV_F16, {{0, 300}, {1000, 60}}},    {8, 2, 128, 0, KV_F16, {{0, 150}, {2040, 20}}},
+        {4, 4, 80, 100, KV_F16, {{0, 300}, {1020, 40}}},  {2, 1, 24, 0, KV_F32, {{0, 300}, {1023, 3}, {7, 9}}},
+        {3, 1, 63, 7, KV_F16, {{0, 130}, {1000, 40}}},    {6, 2, 16, 0, KV_F32, {{200, 120}, {0, 1}}},
+        {16, 1, 256, 1200, KV_F16, {{0, 70}, {1300, 4}}},
+    };
+    static const int chunks[] = {1, 7, 64, 1000};
+    for (int i = 0; dev_cpu_level(i); i++) {
+        if (!is_tried(i)) continue;
+        device *devices[3];
+        for (int t = 0; t < 3; t++) devices[t] = open_device(dev_cpu_level(i), 1 << t);
+        for (size_t j = 0; j < HARNESS_COUNT(cut); j++) {
+            step s = make_step(&cut[j], 77 + j);
+            const size_t bytes = (size_t)s.n_rows * width(&s) * sizeof(float);
+            float *expected = result(devices[0], &s);
+            for (int t = 1; t < 3; t++) {
+                float *got = result(devices[t], &s);
+                assert_memory_equal(got, expected, bytes);
+                mem_free(got);
+            }
+            for (size_t c = 0; c < HARNESS_COUNT(chunks); c++) {
+                memset(s.out, 0xFF, bytes);
+                for (int span = 0; span < s.a.n_spans; span++)
+                    run_chunks(devices[c % 3], &s, &s.spans[span], chunks[c]);
+                assert_memory_equal(s.out, expected, bytes);
+            }
+            mem_free(expected);
+            free_step(&s);
+        }
+        for (int t = 0; t < 3; t++) dev_close(devices[t]);
+    }
+}
+
+/* Scores far apart: weights that vanish, and one that is nearly all. */
+static void large_scores_stay_finite(void **state) {
+    const shape large = {4, 1, 64, 0, KV_F32, {{0, 20}, {1100, 2}}};
+    for (int i = 0; dev_cpu_level(i); i++) {
+        if (!is_tried(i)) continue;
+        device *d = open_device(dev_cpu_level(i), 2);
+        step s = make_step(&large, 5);
+        s.a.scale = 50;
+        mem_free(result(d, &s));
+        for (size_t j = 0; j < (size_t)s.n_rows * width(&s); j++) assert_true(fabsf(s.out[j]) <= 1);
+        free_step(&s);
+        dev_close(d);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_level_is_softmax),
+        cmocka_unit_test(cuts_and_threads_change_no_bit),
+        cmocka_unit_test(large_scores_stay_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
