@@ -162,9 +162,10 @@ static double prefill_rate(const qp_job_stats *st) {
 static void print_closing(const generation *g) {
     const qp_job_stats *st = &g->end.stats;
     const bool coloured = g->s->term.colour_err;
-    fprintf(stderr, "%sprompt %zu tokens, %.1f tok/s, %zu cached; new %zu tokens, %.1f tok/s; first token after %.3f s",
-            term_set(coloured, STYLE_DIM), st->prompt_tokens, prefill_rate(st), st->cached_tokens, st->new_tokens,
-            decode_rate(st), st->first_token_s);
+    fprintf(stderr, "%sprompt %zu tokens, %.1f tok/s, %zu cached; new %zu tokens", term_set(coloured, STYLE_DIM),
+            st->prompt_tokens, prefill_rate(st), st->cached_tokens, st->new_tokens);
+    if (st->new_tokens > 1) fprintf(stderr, ", %.1f tok/s", decode_rate(st));
+    fprintf(stderr, "; first token after %.3f s", st->first_token_s);
     if (g->s->term.verbose)
         fprintf(stderr, "; seed %llu; logits %016llx", (unsigned long long)g->seed,
                 (unsigned long long)st->logits_hash);
@@ -266,12 +267,8 @@ static qp_status generate(generation *g, const strbuf *text, qp_error *err) {
 
 static qp_status check_options(session *s, qp_error *err) {
     const options *o = s->o;
-    if (o->ids && (o->prompt || o->file || o->chat || o->no_special || o->no_parse_special || o->parse_special))
-        return session_usage(s, err, "--ids stands alone: no -p, -f, --chat or option about special tokens beside it");
-    if (o->greedy && session_given(s, &o->temperature))
-        return session_usage(s, err, "--greedy or --temperature, not both");
-    if (o->parse_special && o->no_parse_special)
-        return session_usage(s, err, "--parse-special or --no-parse-special, not both");
+    if (o->ids && (o->chat || o->no_special || o->no_parse_special || o->parse_special))
+        return session_usage(s, err, "--ids are final: --chat and options about special tokens are for texts");
     for (size_t i = 0; i < o->stop.count; i++)
         if (!*o->stop.at[i]) return session_usage(s, err, "--stop: the text is empty");
     return QP_OK;

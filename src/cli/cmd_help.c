@@ -3,8 +3,8 @@
 
 qp_status cmd_help(session *s, qp_error *err) {
     const options *o = s->o;
-    if (o->man + !!o->completion + !!o->word > 1)
-        return session_usage(s, err, "one of COMMAND, --man and --completion at a time");
+    if (o->word && (o->man || o->completion))
+        return session_usage(s, err, "COMMAND or --%s, not both", o->man ? "man" : "completion");
     const command *c = o->word ? command_find(o->word) : NULL;
     if (o->word && !c)
         return session_usage(s, err, "unknown command '%.80s'; did you mean '%s'?", o->word, command_nearest(o->word));

@@ -46,8 +46,6 @@ static qp_status open_template(rendering *r, session *s, qp_error *err) {
         ERR_TRY(load_path(path, sizeof path, s, err));
         return qp_template_open(&r->chat, path, o->name, err);
     }
-    if (o->name || session_given(s, &o->model))
-        return session_usage(s, err, "--file or a model's template (-m, --name), not both");
     strbuf source = {0};
     qp_status status = input_read(&source, o->file, TEMPLATE_LIMIT, err);
     if (status == QP_OK) {

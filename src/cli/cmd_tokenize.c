@@ -175,10 +175,6 @@ static qp_status encode_text(session *s, const tokenizing *t, qp_error *err) {
 
 qp_status cmd_tokenize(session *s, qp_error *err) {
     const options *o = s->o;
-    if (o->parse_special && o->no_parse_special)
-        return session_usage(s, err, "--parse-special or --no-parse-special, not both");
-    if (o->jsonl && o->prompt)
-        return session_usage(s, err, "--jsonl reads lines of a file or of standard input, not -p");
     qp_tokenizer *tokenizer;
     ERR_TRY(load_tokenizer(&tokenizer, s, err));
     tokenizing t = {s, tokenizer, tokenize_flags(o)};

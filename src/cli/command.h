@@ -28,7 +28,8 @@ typedef struct session {
     const options *o;
     term term;
     interrupt *interrupt;
-    bool is_wrong_usage; /* the failure is the user's: exit status 2 */
+    bool is_wrong_usage;  /* the failure is the user's: exit status 2 */
+    bool has_named_model; /* stderr has said which model is the default */
 } session;
 
 /* `run` returns QP_CANCELLED when it was interrupted; main.c makes exit statuses of it. */

@@ -38,7 +38,6 @@ qp_status input_read(strbuf *out, const char *path, size_t limit, qp_error *err)
 
 qp_status input_prompt(strbuf *out, session *s, qp_error *err) {
     const options *o = s->o;
-    if (o->prompt && o->file) return session_usage(s, err, "--prompt or --file, not both");
     if (!o->prompt && !o->file && isatty(STDIN_FILENO))
         return session_usage(s, err, "'%s' needs a text: -p TEXT, -f FILE, or something on standard input",
                              s->command->name);

@@ -40,7 +40,8 @@ qp_status load_path(char *out, size_t capacity, session *s, qp_error *err) {
     }
     if (!find_demo(out, capacity))
         return session_usage(s, err, "no model: give -m PATH or set QUIPU_MODEL (the demo model is not beside quipu)");
-    if (!s->term.quiet) fprintf(stderr, "no -m given: the demo model, %s\n", out);
+    if (!s->term.quiet && !s->has_named_model) fprintf(stderr, "no -m given: the demo model, %s\n", out);
+    s->has_named_model = true;
     return QP_OK;
 }
 

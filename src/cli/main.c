@@ -31,7 +31,7 @@ static int flush_answer(const term *t, int status) {
 static int run(const command *c, const options *o, term t) {
     interrupt in;
     interrupt_start(&in);
-    session s = {c, o, t, &in, false};
+    session s = {.command = c, .o = o, .term = t, .interrupt = &in};
     qp_error err = {.code = QP_OK};
     const qp_status status = c->run(&s, &err);
     term_bar_end(&s.term);

@@ -209,6 +209,7 @@ static qp_status read_option(options *o, const command *c, cursor *in, qp_error 
         if (in->at == in->argc) return err_set(err, QP_BAD_ARGUMENT, 0, "%s needs a value: %s", shown, row->value);
         value = in->argv[in->at++];
     }
+    o->typed |= bit_of(row);
     o->given |= bit_of(row);
     return set_value(o, &from, value, err);
 }
@@ -239,12 +240,40 @@ static qp_status read_arguments(options *o, const command *c, int argc, char **a
     return QP_OK;
 }
 
+/* ---- rivals ---- */
+
+static bool are_rivals(const option_rivals *r, const command *c, const option_row *row) {
+    return r->commands & c->bit && row->commands & c->bit && option_is_choice(r->names, row->name);
+}
+
+/* Was another option typed that excludes this one? */
+static bool has_typed_rival(const options *o, const command *c, const option_row *row) {
+    for (const option_rivals *r = option_rival_rows; r < option_rival_rows + option_rival_count; r++) {
+        if (!are_rivals(r, c, row)) continue;
+        for (const option_row *other = option_rows; other < option_rows + option_count; other++)
+            if (other != row && are_rivals(r, c, other) && o->typed & bit_of(other)) return true;
+    }
+    return false;
+}
+
+static qp_status check_rivals(const options *o, const command *c, qp_error *err) {
+    for (const option_rivals *r = option_rival_rows; r < option_rival_rows + option_rival_count; r++) {
+        const option_row *first = NULL;
+        for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
+            if (!are_rivals(r, c, row) || !(o->given & bit_of(row))) continue;
+            if (first) return err_set(err, QP_BAD_ARGUMENT, 0, "--%s or --%s, not both", first->name, row->name);
+            first = row;
+        }
+    }
+    return QP_OK;
+}
+
 static qp_status read_environment(options *o, const command *c, qp_error *err) {
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
         char name[64];
         option_environment(name, sizeof name, row->name);
         const char *value = row->commands & c->bit && !(o->given & bit_of(row)) ? getenv(name) : NULL;
-        if (!value || !*value) continue;
+        if (!value || !*value || has_typed_rival(o, c, row)) continue;
         const source from = {row, name};
         ERR_TRY(set_value(o, &from, value, err));
         o->given |= bit_of(row);
@@ -264,7 +293,9 @@ qp_status option_parse(options *out, const command *c, int argc, char **argv, qp
     memset(out, 0, sizeof *out);
     ERR_TRY(set_defaults(out, c, err));
     ERR_TRY(read_arguments(out, c, argc, argv, err));
-    return out->help ? QP_OK : read_environment(out, c, err);
+    if (out->help) return QP_OK;
+    ERR_TRY(read_environment(out, c, err));
+    return check_rivals(out, c, err);
 }
 
 void options_free(options *o) {

@@ -45,7 +45,8 @@ typedef struct options {
     bool json, quiet, verbose, help;
     const char *color;
     const char *word; /* the argument that is no option: `bench compute`, `help generate`; NULL if there is none */
-    uint64_t given;   /* bit of each row that the environment or the command line has set */
+    uint64_t typed;   /* bit of each row that the command line has set */
+    uint64_t given;   /* the same, or the environment */
 } options;
 
 typedef enum option_kind {
@@ -85,6 +86,15 @@ typedef struct option_row {
 
 extern const option_row option_rows[];
 extern const size_t option_count;
+
+/* Options of which only one can be meant. What is typed silences the environment's. */
+typedef struct option_rivals {
+    unsigned commands;
+    const char *names; /* "a|b" */
+} option_rivals;
+
+extern const option_rivals option_rival_rows[];
+extern const size_t option_rival_count;
 const char *option_group_title(option_group group);
 
 struct command;
@@ -93,7 +103,7 @@ struct command;
  * environment is not looked at. options_free() is owed in any case. */
 qp_status option_parse(options *out, const struct command *command, int argc, char **argv, qp_error *err);
 void options_free(options *o);
-/* Did the user set this field of *o? */
+/* Did the user set this field of *o, by the command line or the environment? */
 bool option_given(const options *o, const struct command *command, const void *field);
 /* "threads" -> "QUIPU_THREADS". */
 void option_environment(char *out, size_t capacity, const char *name);

@@ -101,7 +101,7 @@ const option_row option_rows[] = {
 
     INTS("prompt-tokens", 'p', prompt_list, GROUP_MEASURE, FOR_BENCH, 0, MANY, "512", "prompt lengths; 0: none"),
     NUMBER(OPTION_INT, "new-tokens", 'n', new_tokens, GROUP_MEASURE, FOR_BENCH, 0, MANY, "128", "new tokens; 0: none"),
-    INTS("sequences", 'b', sequences, GROUP_MEASURE, FOR_BENCH, 1, 4096, "1", "sequences at the same time"),
+    INTS("sequences", 'b', sequences, GROUP_MEASURE, FOR_BENCH, 1, 512, "1", "sequences at the same time"),
     INTS("depth", 'd', depths, GROUP_MEASURE, FOR_BENCH, 0, MANY, "0", "tokens that are in the cache before"),
     NUMBER(OPTION_INT, "repeat", 0, repeat, GROUP_MEASURE, FOR_BENCH, 1, 10000, "5", "how often each figure is measured"),
     NUMBER(OPTION_REAL, "seconds", 0, seconds, GROUP_MEASURE, FOR_BENCH, 0.01, 600, NULL,
@@ -130,6 +130,19 @@ const option_row option_rows[] = {
 
 const size_t option_count = sizeof option_rows / sizeof *option_rows;
 _Static_assert(sizeof option_rows / sizeof *option_rows <= 64, "options.given has a bit for each row");
+
+const option_rivals option_rival_rows[] = {
+    {FOR_GENERATE | FOR_TOKENIZE, "prompt|file|ids"},
+    {FOR_GENERATE | FOR_TOKENIZE, "parse-special|no-parse-special"},
+    {FOR_GENERATE, "greedy|temperature"},
+    {FOR_TOKENIZE, "prompt|jsonl"},
+    {FOR_TEMPLATE, "model|file"},
+    {FOR_TEMPLATE, "name|file"},
+    {FOR_BENCH, "model|shape"},
+    {FOR_HELP, "man|completion"},
+    {~0u, "quiet|verbose"},
+};
+const size_t option_rival_count = sizeof option_rival_rows / sizeof *option_rival_rows;
 
 const char *option_group_title(option_group group) {
     static const char *const titles[GROUP_COUNT] = {"Model",   "Input",   "Output", "Sampling",
