@@ -48,7 +48,8 @@ qp_status bpe_start(bpe *b, const vocab *words, const bpe_options *options, size
 
 static void put_merge(bpe *b, bpe_merge merge) {
     uint32_t slot = merge_slot(b, merge.pair);
-    while (b->merges[slot].pair != BPE_NO_PAIR && b->merges[slot].pair != merge.pair) slot = (slot + 1) & (b->n_slots - 1);
+    while (b->merges[slot].pair != BPE_NO_PAIR && b->merges[slot].pair != merge.pair)
+        slot = (slot + 1) & (b->n_slots - 1);
     if (b->merges[slot].pair == BPE_NO_PAIR) b->n_merges++;
     b->merges[slot] = merge;
 }
@@ -66,7 +67,8 @@ static bool grow_slots(bpe *b) {
 
 qp_status bpe_add_pair(bpe *b, int32_t left, int32_t right, int32_t id, uint32_t rank, qp_error *err) {
     if (b->n_merges >= 1u << 28) return err_set(err, QP_TOO_LARGE, 0, "BPE: more than %u merges", 1u << 28);
-    if (b->n_merges + b->n_merges / 2 >= b->n_slots && !grow_slots(b)) return err_no_memory(err, b->n_slots * sizeof *b->merges, "BPE merges");
+    if (b->n_merges + b->n_merges / 2 >= b->n_slots && !grow_slots(b))
+        return err_no_memory(err, b->n_slots * sizeof *b->merges, "BPE merges");
     put_merge(b, (bpe_merge){(uint64_t)(uint32_t)left << 32 | (uint32_t)right, rank, id});
     return QP_OK;
 }
@@ -81,7 +83,8 @@ qp_status bpe_add_merges(bpe *b, const span *parts, size_t n, uint32_t first_ran
     if (n > BPE_BATCH) return err_set(err, QP_INTERNAL, 0, "BPE: a batch of %zu merges", n);
     vocab_ids(b->words, parts, ids, 3 * n);
     for (size_t i = 0; i < n; i++)
-        __builtin_prefetch(&b->merges[merge_slot(b, (uint64_t)(uint32_t)ids[3 * i] << 32 | (uint32_t)ids[3 * i + 1])], 1);
+        __builtin_prefetch(&b->merges[merge_slot(b, (uint64_t)(uint32_t)ids[3 * i] << 32 | (uint32_t)ids[3 * i + 1])],
+                           1);
     for (size_t i = 0; i < 3 * n; i++)
         if (ids[i] < 0) return unknown_merge(err, parts[i], first_rank + (uint32_t)(i / 3));
     for (size_t i = 0; i < n; i++)

@@ -105,13 +105,12 @@ static void test_disturbed_queues(void **state) {
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         assert_int_equal(vocab_add(&v, span_of(pieces[i]), (int64_t)i, NULL), QP_OK);
     assert_int_equal(bpe_start(&b, &v, &(bpe_options){0}, 6, NULL), QP_OK);
-    for (size_t i = 0; i < 6; i++)
-        {
-            char made[8];
-            snprintf(made, sizeof made, "%s%s", merges[i].left, merges[i].right);
-            const span parts[3] = {span_of(merges[i].left), span_of(merges[i].right), span_of(made)};
-            assert_int_equal(bpe_add_merges(&b, parts, 1, merges[i].rank, NULL), QP_OK);
-        }
+    for (size_t i = 0; i < 6; i++) {
+        char made[8];
+        snprintf(made, sizeof made, "%s%s", merges[i].left, merges[i].right);
+        const span parts[3] = {span_of(merges[i].left), span_of(merges[i].right), span_of(made)};
+        assert_int_equal(bpe_add_merges(&b, parts, 1, merges[i].rank, NULL), QP_OK);
+    }
     assert_int_equal(bpe_finish(&b, true, NULL), QP_OK);
     for (int i = 0; i < 8; i++) {
         random_word(word, 2000, &seed);

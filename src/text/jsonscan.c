@@ -133,21 +133,22 @@ static bool string_with_escapes(jsonscan *s, size_t start, span *out) {
 
 bool jsonscan_string(jsonscan *s, span *out) {
     if (!take(s, '"', "expected a string")) return false;
-    const size_t start = s->at;
-    while (s->at < s->bytes) {
-        const unsigned char c = (unsigned char)s->text[s->at];
-        if (c == '"') {
-            *out = (span){s->text + start, s->at++ - start};
-            return true;
-        }
-        if (c == '\\') return string_with_escapes(s, start, out);
-        if (c < 0x20) return jsonscan_fail(s, "control character in a string");
-        uint32_t unused;
-        const int length = c < 0x80 ? 1 : utf8_decode(s->text + s->at, s->bytes - s->at, &unused);
-        if (!length) return jsonscan_fail(s, "the text is not UTF-8");
-        s->at += (size_t)length;
-    }
-    return jsonscan_fail(s, "a string does not end");
+    const unsigned char *const start = (const unsigned char *)s->text + s->at, *const end =
+                                                                                   (const unsigned char *)s->text +
+                                                                                   s->bytes;
+    const unsigned char *at = start;
+    unsigned char seen = 0;
+    while (at < end && *at != '"' && *at != '\\' && *at >= 0x20) seen |= *at++;
+    const size_t bytes = (size_t)(at - start);
+    if (seen >= 0x80 && utf8_valid_prefix((const char *)start, bytes) != bytes)
+        return jsonscan_fail(s, "the text is not UTF-8");
+    s->at += bytes;
+    if (at == end) return jsonscan_fail(s, "a string does not end");
+    if (*at == '\\') return string_with_escapes(s, s->at - bytes, out);
+    if (*at != '"') return jsonscan_fail(s, "control character in a string");
+    s->at++;
+    *out = (span){(const char *)start, bytes};
+    return true;
 }
 
 static bool is_number_part(char c) {

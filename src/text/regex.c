@@ -17,8 +17,8 @@ static void take_memory(void *memory, void *unused) { mem_free(memory); }
 static qp_status compile_error(qp_error *err, int code, size_t at, span pattern) {
     PCRE2_UCHAR text[160];
     if (pcre2_get_error_message(code, text, sizeof text) < 0) text[0] = 0;
-    return err_set(err, code == PCRE2_ERROR_NOMEMORY ? QP_NO_MEMORY : QP_BAD_FORMAT, at,
-                   "regular expression \"%.*s\": %s at byte %zu of its translation",
+    return err_set(err, code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAP_FAILED ? QP_NO_MEMORY : QP_BAD_FORMAT,
+                   at, "regular expression \"%.*s\": %s at byte %zu of its translation",
                    (int)(pattern.bytes < 200 ? pattern.bytes : 200), pattern.at, (const char *)text, at);
 }
 
@@ -44,7 +44,7 @@ qp_status regex_compile(regex **out, span pattern, qp_error *err) {
     regex *r = MEM_NEW(regex);
     if (!r) return err_no_memory(err, sizeof *r, "regular expression");
     qp_status status = regex_from_ruby(&text, pattern, err);
-    if (status == QP_OK) status = strbuf_status(&text, err, "regular expression");
+    if (text.failed) status = strbuf_status(&text, err, "regular expression");
     if (status == QP_OK) status = compile_translated(r, &text, pattern, err);
     strbuf_free(&text);
     if (status != QP_OK) return regex_free(r), status;

@@ -179,7 +179,7 @@ static bool write_union(writer *w) {
     else if (members.bytes)
         strbuf_format(out, "[%s]", members.at);
     else
-        ok = ok && fail(w, "an empty class");
+        ok = ok && (nested.failed || members.failed || fail(w, "an empty class"));
     if (nested.failed || members.failed) out->failed = true;
     strbuf_free(&nested);
     strbuf_free(&members);
@@ -209,9 +209,9 @@ static bool write_class(writer *w) {
     }
     w->out = out;
     w->depth--;
-    if (ok && (w->at >= w->end || !body.bytes)) ok = fail(w, "a class does not end");
-    if (ok) {
-        w->at++;
+    if (ok && (w->at >= w->end || (!body.bytes && !body.failed))) ok = fail(w, "a class does not end");
+    if (ok) w->at++;
+    if (ok && !body.failed) {
         body.at[body.bytes] = 0;
         if (is_negated && body.at[0] == '[' && body.at[1] != '^')
             strbuf_format(out, "[^%s", body.at + 1);

@@ -28,7 +28,8 @@ static bool keep_setting(jsonscan *s, model_parts *m, span key, span value) {
     json_t *setting = NULL;
     snprintf(name, sizeof name, "%.*s", (int)(key.bytes < 63 ? key.bytes : 63), key.at);
     s->status = json_parse(&setting, value.at, value.bytes, WHERE ": model", s->err);
-    if (s->status == QP_OK && json_object_set_new(m->settings, name, setting)) s->status = err_no_memory(s->err, 64, WHERE);
+    if (s->status == QP_OK && json_object_set_new(m->settings, name, setting))
+        s->status = err_no_memory(s->err, 64, WHERE);
     return s->status == QP_OK;
 }
 
@@ -42,9 +43,12 @@ static bool find_model_parts(jsonscan *s, model_parts *m) {
     while (jsonscan_member(s, &n, &key)) {
         const bool is_vocab = span_is(key, "vocab"), is_merges = span_is(key, "merges");
         if (!jsonscan_skip(s, &value)) return false;
-        if (is_vocab) m->vocab = value;
-        else if (is_merges) m->merges = value;
-        else if (!keep_setting(s, m, key, value)) return false;
+        if (is_vocab)
+            m->vocab = value;
+        else if (is_merges)
+            m->merges = value;
+        else if (!keep_setting(s, m, key, value))
+            return false;
     }
     return s->status == QP_OK;
 }
@@ -53,8 +57,11 @@ static qp_status find_parts(span text, parts *p, model_parts *m, qp_error *err) 
     const struct {
         const char *key;
         span *to;
-    } keys[] = {{"added_tokens", &p->added_tokens},     {"normalizer", &p->normalizer}, {"pre_tokenizer", &p->pre_tokenizer},
-                {"post_processor", &p->post_processor}, {"decoder", &p->decoder}};
+    } keys[] = {{"added_tokens", &p->added_tokens},
+                {"normalizer", &p->normalizer},
+                {"pre_tokenizer", &p->pre_tokenizer},
+                {"post_processor", &p->post_processor},
+                {"decoder", &p->decoder}};
     jsonscan s = jsonscan_start(text.at, text.bytes, WHERE, err);
     size_t n = 0;
     span key, value;
@@ -143,15 +150,15 @@ static size_t guess_merges(span text) {
 }
 
 static qp_status flush(batch *p, bpe *b, qp_error *err) {
-    span parts[3 * BPE_BATCH];
+    span merges[3 * BPE_BATCH];
     ERR_TRY(strbuf_status(&p->text, err, WHERE));
     for (size_t i = 0; i < p->n; i++) {
         const char *at = p->text.at;
-        parts[3 * i] = (span){at + p->left[i], p->right[i] - p->left[i]};
-        parts[3 * i + 1] = (span){at + p->right[i], p->end[i] - p->right[i]};
-        parts[3 * i + 2] = (span){at + p->made[i], (p->prefix ? p->left[i] : p->end[i]) - p->made[i]};
+        merges[3 * i] = (span){at + p->left[i], p->right[i] - p->left[i]};
+        merges[3 * i + 1] = (span){at + p->right[i], p->end[i] - p->right[i]};
+        merges[3 * i + 2] = (span){at + p->made[i], (p->prefix ? p->left[i] : p->end[i]) - p->made[i]};
     }
-    const qp_status status = p->n ? bpe_add_merges(b, parts, p->n, p->rank, err) : QP_OK;
+    const qp_status status = p->n ? bpe_add_merges(b, merges, p->n, p->rank, err) : QP_OK;
     p->rank += (uint32_t)p->n;
     p->n = 0;
     strbuf_clear(&p->text);
@@ -164,7 +171,8 @@ static bool put_merge(jsonscan *s, batch *p, span first, span second) {
     const size_t i = p->n++;
     p->made[i] = p->text.bytes;
     if (p->prefix) {
-        if (second.bytes < p->prefix) return jsonscan_fail(s, "a merge's right piece is shorter than the subword prefix");
+        if (second.bytes < p->prefix)
+            return jsonscan_fail(s, "a merge's right piece is shorter than the subword prefix");
         strbuf_add(&p->text, first.at, first.bytes);
         strbuf_add(&p->text, second.at + p->prefix, second.bytes - p->prefix);
     }
@@ -183,7 +191,8 @@ static bool read_merge_text(jsonscan *s, batch *p) {
     const char *space = memchr(text.at, ' ', text.bytes);
     const size_t left = space ? (size_t)(space - text.at) : 0;
     const span right = {text.at + left + 1, space ? text.bytes - left - 1 : 0};
-    if (!space || memchr(right.at, ' ', right.bytes)) return jsonscan_fail(s, "a merge is two pieces with a space between");
+    if (!space || memchr(right.at, ' ', right.bytes))
+        return jsonscan_fail(s, "a merge is two pieces with a space between");
     return put_merge(s, p, (span){text.at, left}, right);
 }
 
@@ -191,13 +200,16 @@ static bool read_merge_text(jsonscan *s, batch *p) {
 static bool read_merge_pair(jsonscan *s, batch *p, strbuf *left) {
     span first, second;
     size_t k = 0;
-    if (!jsonscan_enter(s, '[') || !jsonscan_element(s, &k) || !jsonscan_string(s, &first)) return jsonscan_fail(s, "a merge is a pair of pieces");
+    if (!jsonscan_enter(s, '[') || !jsonscan_element(s, &k) || !jsonscan_string(s, &first))
+        return jsonscan_fail(s, "a merge is a pair of pieces");
     if (first.at == s->unescaped.at) { /* the second may need the scanner's buffer */
         strbuf_clear(left);
         strbuf_add(left, first.at, first.bytes);
         first = (span){left->at, left->bytes};
     }
-    if (left->failed || !jsonscan_element(s, &k) || !jsonscan_string(s, &second)) return jsonscan_fail(s, "a merge is a pair of pieces");
+    if (left->failed) return s->status = err_no_memory(s->err, first.bytes, WHERE), false;
+    if (!jsonscan_element(s, &k) || !jsonscan_string(s, &second))
+        return jsonscan_fail(s, "a merge is a pair of pieces");
     if (jsonscan_element(s, &k)) return jsonscan_fail(s, "a merge is a pair of pieces");
     return s->status == QP_OK && put_merge(s, p, first, second);
 }
@@ -213,7 +225,6 @@ static qp_status read_merges(tok *t, span text, qp_error *err) {
             if (p.n == BPE_BATCH) s.status = flush(&p, &t->bpe, err);
         }
     if (s.status == QP_OK) s.status = flush(&p, &t->bpe, err);
-    if (s.status == QP_OK && left.failed) s.status = err_no_memory(err, left.capacity, WHERE);
     strbuf_free(&left);
     strbuf_free(&p.text);
     return end_scan(&s);
