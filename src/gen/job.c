@@ -174,7 +174,7 @@ static qp_status sample(job *j, qp_error *err) {
 
 static void fill_event(const job *j, qp_event *event, bool has_id) {
     const bool is_end = j->finish != QP_FINISH_NONE;
-    *event = (qp_event){.kind = is_end && !has_id ? QP_EVENT_END : QP_EVENT_TEXT,
+    *event = (qp_event){.kind = is_end && !has_id && !j->text.bytes ? QP_EVENT_END : QP_EVENT_TEXT,
                         .text = j->text.at ? j->text.at : "",
                         .text_bytes = j->text.bytes,
                         .ids = has_id ? &j->event_id : NULL,
