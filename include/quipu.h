@@ -111,6 +111,18 @@ QP_API qp_status qp_measure_bandwidth(qp_measure *out, const qp_measure_options 
 QP_API qp_status qp_measure_compute(qp_measure *out, int capacity, int *count, const qp_measure_options *options,
                                     qp_error *err);
 
+/* ---- sampling settings ------------------------------------------------------------------------------------------- */
+
+/* How the next token is chosen. A zero struct is greedy. Zero switches a stage off. */
+typedef struct qp_sampling {
+    float temperature;     /* under 0.01: greedy */
+    int top_k;             /* keep the k most probable */
+    float top_p;           /* keep the shortest prefix of the sorted candidates whose sum reaches p; >= 1 is off */
+    float min_p;           /* keep those at least this fraction of the most probable; >= 1 is off */
+    bool temperature_last; /* apply temperature after the truncations */
+    uint64_t seed;         /* the same seed gives the same text, whatever else runs */
+} qp_sampling;
+
 /* ---- models ---------------------------------------------------------------------------------------------------- */
 
 /* Weights, tokenizer and settings of one model, immutable after opening: any number of threads may share it. */
@@ -168,6 +180,8 @@ typedef struct qp_model_info {
     int32_t eos[16];
     int n_eos;
     bool has_tokenizer, has_chat_template;
+    bool has_sampling;    /* generation_config.json says do_sample, and with which settings: */
+    qp_sampling sampling; /* stages that it does not name are off, the seed is 0 */
 } qp_model_info;
 
 QP_API void qp_model_get_info(const qp_model *model, qp_model_info *info);
@@ -275,16 +289,6 @@ typedef struct qp_tensor {
 QP_API qp_status qp_tensors_write(const char *path, const qp_tensor *tensors, size_t count, qp_error *err);
 
 /* ---- generation -------------------------------------------------------------------------------------------------- */
-
-/* How the next token is chosen. A zero struct is greedy. Zero switches a stage off. */
-typedef struct qp_sampling {
-    float temperature;     /* under 0.01: greedy */
-    int top_k;             /* keep the k most probable */
-    float top_p;           /* keep the shortest prefix of the sorted candidates whose sum reaches p; >= 1 is off */
-    float min_p;           /* keep those at least this fraction of the most probable; >= 1 is off */
-    bool temperature_last; /* apply temperature after the truncations */
-    uint64_t seed;         /* the same seed gives the same text, whatever else runs */
-} qp_sampling;
 
 /* Runs jobs on one model with a shared, paged cache. */
 typedef struct qp_generator qp_generator;

@@ -115,6 +115,15 @@ static int common_window(const model_shape *s) {
     return widest;
 }
 
+/* What generation_config.json recommends, in our terms; the engine itself never applies it. */
+static qp_sampling recommended(const hf_sampling *s) {
+    if (!s->do_sample) return (qp_sampling){0};
+    return (qp_sampling){.temperature = s->temperature < 0 ? 1 : (float)s->temperature,
+                         .top_k = s->top_k < 0 ? 0 : (int)s->top_k,
+                         .top_p = s->top_p < 0 ? 0 : (float)s->top_p,
+                         .min_p = s->min_p < 0 ? 0 : (float)s->min_p};
+}
+
 void qp_model_get_info(const qp_model *m, qp_model_info *info) {
     const model *inner = m->model;
     const model_shape *s = &inner->shape;
@@ -137,7 +146,9 @@ void qp_model_get_info(const qp_model *m, qp_model_info *info) {
                             .bos = m->bos,
                             .n_eos = m->n_eos,
                             .has_tokenizer = m->tokenizer != NULL,
-                            .has_chat_template = m->has_chat_template};
+                            .has_chat_template = m->has_chat_template,
+                            .has_sampling = inner->sampling.do_sample,
+                            .sampling = recommended(&inner->sampling)};
     memcpy(info->eos, m->eos, sizeof info->eos);
     snprintf(info->architecture, sizeof info->architecture, "%s", s->architecture);
     snprintf(info->device, sizeof info->device, "%s", inner->dev->name);
