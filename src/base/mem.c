@@ -104,7 +104,8 @@ static arena_block *arena_grow(arena *a, size_t at_least) {
     size_t capacity = a->block_bytes ? a->block_bytes : 16384, bytes;
     if (capacity < at_least) capacity = at_least;
     if (!mem_add(capacity, sizeof(arena_block), &bytes)) return NULL;
-    if (a->limit_bytes && (bytes > a->limit_bytes || a->total_bytes > a->limit_bytes - bytes)) return NULL;
+    a->over_limit = a->limit_bytes && (bytes > a->limit_bytes || a->total_bytes > a->limit_bytes - bytes);
+    if (a->over_limit) return NULL;
     arena_block *block = mem_array(bytes, 1);
     if (!block) return NULL;
     *block = (arena_block){.next = a->blocks, .capacity = capacity};

@@ -42,6 +42,7 @@ typedef struct arena {
     size_t block_bytes;  /* size of the next block at least; 0: 16 KiB */
     size_t total_bytes;  /* taken from the heap */
     size_t limit_bytes;  /* 0: none; beyond it arena_get answers NULL */
+    bool over_limit;     /* that has happened */
 } arena;
 
 /* Aligned to 16 bytes, contents undefined. NULL when memory is short, over the limit or the product overflows. */

@@ -164,7 +164,7 @@ static bool join_seqs(tmpl_run *r, value a, value b, value *out) {
 static bool repeat(tmpl_run *r, value what, int64_t times, value *out) {
     size_t total;
     const size_t n = times < 0 ? 0 : (size_t)times, unit = what.kind == V_STR ? what.str->bytes : what.seq->count;
-    if (!mem_mul(n, unit, &total)) return tmpl_no_memory(r);
+    if (!mem_mul(n, unit, &total)) total = SIZE_MAX; /* over any limit */
     if (!tmpl_spend(r, total / 16)) return false;
     if (what.kind == V_STR) {
         char *at = tmpl_get(r, total, 1);
@@ -245,8 +245,8 @@ bool value_round(tmpl_run *r, value number, int64_t digits, value *out) {
         free(exact);
         return true;
     }
-    snprintf(text, sizeof text, "%.0e", x);
-    const int exponent = (int)floor(log10(fabs(x)));
+    snprintf(text, sizeof text, "%.17e", x);
+    const int exponent = atoi(strchr(text, 'e') + 1);
     if (digits < -308 || exponent + digits < -1) return *out = value_real(copysign(0.0, x)), true;
     if (exponent + digits == -1) { /* below the unit: nearest of 0 and the unit, a tie goes to 0 */
         const double unit = pow(10, (double)-digits);

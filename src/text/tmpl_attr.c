@@ -129,6 +129,16 @@ static bool item(tmpl_run *r, value on, value key, value *out, bool *is_known) {
     return true;
 }
 
+/* Attributes that even an undefined value has. */
+static bool of_every_object(span name) {
+    static const char *const names[] = {"__class__", "__doc__",    "__module__", "__init__", "__new__",
+                                        "__dir__",   "__eq__",     "__ne__",     "__hash__", "__str__",
+                                        "__repr__",  "__format__", "__sizeof__"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (span_is(name, names[i])) return true;
+    return false;
+}
+
 bool value_getattr(tmpl_run *r, value on, const vstr *name, value *out) {
     bool is_known;
     if (on.kind == V_DICT) { /* the common case first: a key that is no method */
@@ -137,9 +147,7 @@ bool value_getattr(tmpl_run *r, value on, const vstr *name, value *out) {
             !tmpl_method_is_unsafe(on, (span){name->at, name->bytes}) && !(name->bytes && name->at[0] == '_'))
             return *out = found->val, true;
     }
-    const bool is_internal =
-        name->bytes > 4 && !memcmp(name->at, "__", 2) && !memcmp(name->at + name->bytes - 2, "__", 2);
-    if (on.kind == V_UNDEFINED && !is_internal) return tmpl_fail_undefined(r, on);
+    if (on.kind == V_UNDEFINED && !of_every_object((span){name->at, name->bytes})) return tmpl_fail_undefined(r, on);
     if (!attribute(r, on, name, out, &is_known)) return false;
     if (is_known) {
         if (name->bytes && name->at[0] == '_') *out = value_undefined_item(r, on, key_of(name), true);

@@ -28,20 +28,25 @@ static bool positional(formatter *f, int64_t at, value *out) {
     return true;
 }
 
+/* A field without a name gets the next number; one that is only a number is one by hand; not both in one text. */
+static bool count_field(formatter *f, span whole) {
+    const bool is_automatic = !whole.bytes;
+    if (!is_automatic && !all_digits(whole)) return true;
+    if (f->next >= 0 && f->is_automatic != is_automatic)
+        return tmpl_fail(f->r, "cannot switch between automatic and manual field numbering");
+    f->is_automatic = is_automatic;
+    if (f->next < 0) f->next = 0;
+    return true;
+}
+
 /* The argument that a field begins with. */
-static bool first_value(formatter *f, span name, value *out) {
+static bool first_value(formatter *f, span name, bool is_whole, value *out) {
     int64_t at;
     bool is_too_large;
     value key;
-    if (!name.bytes || all_digits(name)) {
-        const bool is_automatic = !name.bytes;
-        if (f->next >= 0 && f->is_automatic != is_automatic)
-            return tmpl_fail(f->r, "cannot switch between automatic and manual field numbering");
-        f->is_automatic = is_automatic;
-        if (f->next < 0) f->next = 0;
-        if (is_automatic) return positional(f, f->next++, out);
+    if (!name.bytes && is_whole) return positional(f, f->next++, out);
+    if (all_digits(name))
         return positional(f, value_parse_int(name, 10, &at, &is_too_large) && !is_too_large ? at : INT64_MAX, out);
-    }
     if (!value_borrow(f->r, name, &key)) return false;
     const vpair *found = f->args->named ? tmpl_dict_find(f->r, f->args->named, key) : NULL;
     if (!found) return tmpl_fail(f->r, "'%.*s'", TEXT_ARG(key.str)); /* KeyError */
@@ -52,7 +57,7 @@ static bool first_value(formatter *f, span name, value *out) {
 static bool find_field(formatter *f, span name, value *out) {
     size_t at = 0;
     while (at < name.bytes && name.at[at] != '.' && name.at[at] != '[') at++;
-    if (!first_value(f, (span){name.at, at}, out)) return false;
+    if (!count_field(f, name) || !first_value(f, (span){name.at, at}, at == name.bytes, out)) return false;
     while (at < name.bytes) {
         const bool is_attribute = name.at[at] == '.';
         size_t end = ++at;

@@ -22,11 +22,14 @@ bool tmpl_fail(tmpl_run *r, const char *format, ...) {
     return tmpl_fail_as(r, QP_BAD_ARGUMENT, "%s", text);
 }
 
+static bool fail_limit(tmpl_run *r) {
+    return tmpl_fail_as(r, QP_TOO_LARGE, "rendering needs more than the limit of %zu bytes of memory",
+                        r->memory.limit_bytes);
+}
+
 bool tmpl_no_memory(tmpl_run *r) {
     if (r->status != QP_OK) return false;
-    if (r->memory.limit_bytes && r->memory.total_bytes + 65536 >= r->memory.limit_bytes / 2)
-        return tmpl_fail_as(r, QP_TOO_LARGE, "rendering needs more than the limit of %zu bytes of memory",
-                            r->memory.limit_bytes);
+    if (r->memory.over_limit) return fail_limit(r);
     r->status = err_no_memory(r->err, r->memory.block_bytes, "template rendering");
     return false;
 }
@@ -47,16 +50,15 @@ bool tmpl_enter(tmpl_run *r) {
 
 void *tmpl_get(tmpl_run *r, size_t count, size_t size) {
     void *at = arena_get(&r->memory, count, size);
+    size_t bytes;
+    if (!at && !mem_mul(count, size, &bytes)) fail_limit(r);
     if (!at) tmpl_no_memory(r);
     return at;
 }
 
 bool tmpl_buffer_ok(tmpl_run *r, const strbuf *b) {
-    if (b->failed) return tmpl_no_memory(r);
-    if (b->bytes > r->memory.limit_bytes)
-        return tmpl_fail_as(r, QP_TOO_LARGE, "rendering needs more than the limit of %zu bytes of memory",
-                            r->memory.limit_bytes);
-    return true;
+    if (b->bytes > r->memory.limit_bytes || (b->failed && b->limit && b->bytes >= b->limit / 2)) return fail_limit(r);
+    return !b->failed || tmpl_no_memory(r);
 }
 
 bool tmpl_write(tmpl_run *r, span text) {

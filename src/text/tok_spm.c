@@ -173,7 +173,7 @@ static int by_score(const void *a, const void *b) {
 
 /* Equal scores are equal ranks: then the leftmost pair goes first, whatever it is. */
 static qp_status add_merges(tok *t, candidates *c, qp_error *err) {
-    qsort(c->at, c->n, sizeof *c->at, by_score);
+    if (c->n) qsort(c->at, c->n, sizeof *c->at, by_score);
     uint32_t rank = 0;
     for (size_t i = 0; i < c->n; i++) {
         if (i && c->at[i].score != c->at[i - 1].score) rank++;

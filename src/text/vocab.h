@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum { VOCAB_MAX_ID = 1 << 24 };
+enum { VOCAB_MAX_ID = 1 << 22 };
 
 typedef struct vocab_entry {
     uint32_t at, bytes; /* in `pool` */
