@@ -5,7 +5,7 @@ qp_status cmd_help(session *s, qp_error *err) {
     const options *o = s->o;
     if (o->word && (o->man || o->completion))
         return session_usage(s, err, "COMMAND or --%s, not both", o->man ? "man" : "completion");
-    const command *c = o->word ? command_find(o->word) : NULL;
+    const command_row *c = o->word ? command_find(o->word) : NULL;
     if (o->word && !c)
         return session_usage(s, err, "unknown command '%.80s'; did you mean '%s'?", o->word, command_nearest(o->word));
     if (o->man)

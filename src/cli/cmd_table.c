@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const command command_rows[] = {
+const command_row command_rows[] = {
     {"generate",
      FOR_GENERATE,
      NULL,
@@ -101,8 +101,8 @@ const command command_rows[] = {
 };
 const size_t command_count = sizeof command_rows / sizeof *command_rows;
 
-const command *command_find(const char *name) {
-    for (const command *c = command_rows; c < command_rows + command_count; c++)
+const command_row *command_find(const char *name) {
+    for (const command_row *c = command_rows; c < command_rows + command_count; c++)
         if (!strcmp(c->name, name)) return c;
     return NULL;
 }
@@ -110,7 +110,7 @@ const command *command_find(const char *name) {
 const char *command_nearest(const char *typed) {
     const char *best = command_rows[0].name;
     int best_cost = INT_MAX;
-    for (const command *c = command_rows; c < command_rows + command_count; c++) {
+    for (const command_row *c = command_rows; c < command_rows + command_count; c++) {
         const int cost = nearest_cost(typed, c->name);
         if (cost < best_cost) best = c->name, best_cost = cost;
     }

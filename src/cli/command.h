@@ -24,7 +24,7 @@ enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED 
 
 /* One run of one command. */
 typedef struct session {
-    const struct command *command;
+    const struct command_row *command;
     const options *o;
     term term;
     interrupt *interrupt;
@@ -33,7 +33,7 @@ typedef struct session {
 } session;
 
 /* `run` returns QP_CANCELLED when it was interrupted; main.c makes exit statuses of it. */
-typedef struct command {
+typedef struct command_row {
     const char *name;
     unsigned bit;
     const char *words;   /* "a|b" that may follow the name, or a word in capitals for anything; NULL: nothing */
@@ -41,13 +41,13 @@ typedef struct command {
     const char *about;   /* a paragraph for its help and the man page; lines end in \n */
     const char *examples[2];
     qp_status (*run)(session *s, qp_error *err);
-} command;
+} command_row;
 
-extern const command command_rows[];
+extern const command_row command_rows[];
 extern const size_t command_count;
 
 /* NULL if there is none. */
-const command *command_find(const char *name);
+const command_row *command_find(const char *name);
 /* The command whose name is nearest to what was typed. */
 const char *command_nearest(const char *typed);
 /* Fills err and marks the session: what the user asked for cannot be asked. */

@@ -17,7 +17,7 @@ static void print_commands(FILE *out) {
 
 /* ---- bash ---- */
 
-static void bash_values(FILE *out, const command *c) {
+static void bash_values(FILE *out, const command_row *c) {
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
         if (!(row->commands & c->bit) || row->kind == OPTION_FLAG) continue;
         fprintf(out, "        %s:--%s", c->name, row->name);
@@ -33,7 +33,7 @@ static void bash_values(FILE *out, const command *c) {
     }
 }
 
-static void bash_options(FILE *out, const command *c) {
+static void bash_options(FILE *out, const command_row *c) {
     fprintf(out, "        %s) words='", c->name);
     for (const option_row *row = option_rows; row < option_rows + option_count; row++)
         if (row->commands & c->bit) fprintf(out, "--%s ", row->name);
@@ -52,9 +52,9 @@ static void print_bash(FILE *out) {
         out);
     print_commands(out);
     fputs("' -- \"$word\"))\n        return\n    fi\n    case $command:$before in\n", out);
-    for (const command *c = command_rows; c < command_rows + command_count; c++) bash_values(out, c);
+    for (const command_row *c = command_rows; c < command_rows + command_count; c++) bash_values(out, c);
     fputs("    esac\n    case $command in\n", out);
-    for (const command *c = command_rows; c < command_rows + command_count; c++) bash_options(out, c);
+    for (const command_row *c = command_rows; c < command_rows + command_count; c++) bash_options(out, c);
     fputs("    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\n"
           "complete -o filenames -F _quipu quipu\n",
           out);
@@ -95,7 +95,7 @@ static void zsh_option(FILE *out, const option_row *row) {
     fputc('\'', out);
 }
 
-static void zsh_command(FILE *out, const command *c) {
+static void zsh_command(FILE *out, const command_row *c) {
     fprintf(out, "        %s) _arguments", c->name);
     for (const option_row *row = option_rows; row < option_rows + option_count; row++)
         if (row->commands & c->bit) zsh_option(out, row);
@@ -112,7 +112,7 @@ static void zsh_command(FILE *out, const command *c) {
 
 static void print_zsh(FILE *out) {
     fputs("#compdef quipu\n_quipu() {\n    local -a commands=(\n", out);
-    for (const command *c = command_rows; c < command_rows + command_count; c++) {
+    for (const command_row *c = command_rows; c < command_rows + command_count; c++) {
         fprintf(out, "        '%s:", c->name);
         zsh_text(out, c->summary);
         fputs("'\n", out);
@@ -120,7 +120,7 @@ static void print_zsh(FILE *out) {
     fputs("    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n        return\n    fi\n"
           "    local command=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $command in\n",
           out);
-    for (const command *c = command_rows; c < command_rows + command_count; c++) zsh_command(out, c);
+    for (const command_row *c = command_rows; c < command_rows + command_count; c++) zsh_command(out, c);
     fputs("    esac\n}\n_quipu \"$@\"\n", out);
 }
 
@@ -135,7 +135,7 @@ static void fish_text(FILE *out, const char *text) {
     fputc('\'', out);
 }
 
-static void fish_option(FILE *out, const command *c, const option_row *row) {
+static void fish_option(FILE *out, const command_row *c, const option_row *row) {
     fprintf(out, "complete -c quipu -n '__fish_seen_subcommand_from %s' -l %s", c->name, row->name);
     if (row->letter) fprintf(out, " -s %c", row->letter);
     if (row->kind != OPTION_FLAG) fputs(takes_path(row) ? " -r -F" : " -x", out);
@@ -149,7 +149,7 @@ static void fish_option(FILE *out, const command *c, const option_row *row) {
     fputc('\n', out);
 }
 
-static void fish_command(FILE *out, const command *c) {
+static void fish_command(FILE *out, const command_row *c) {
     fprintf(out, "complete -c quipu -n __fish_use_subcommand -a %s -d ", c->name);
     fish_text(out, c->summary);
     fputc('\n', out);
@@ -166,7 +166,7 @@ static void fish_command(FILE *out, const command *c) {
 
 static void print_fish(FILE *out) {
     fputs("# completions of quipu for fish\ncomplete -c quipu -f\n", out);
-    for (const command *c = command_rows; c < command_rows + command_count; c++) fish_command(out, c);
+    for (const command_row *c = command_rows; c < command_rows + command_count; c++) fish_command(out, c);
 }
 
 int help_completion(FILE *out, const char *shell) {

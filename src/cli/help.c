@@ -49,7 +49,7 @@ static void print_option(FILE *out, const option_row *row, bool coloured) {
     wrapped(out, text, NAME_WIDTH + 4);
 }
 
-static void print_group(FILE *out, const command *c, option_group group, bool coloured) {
+static void print_group(FILE *out, const command_row *c, option_group group, bool coloured) {
     bool has_title = false;
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
         if (row->group != group || !(row->commands & c->bit)) continue;
@@ -64,7 +64,7 @@ static void print_group(FILE *out, const command *c, option_group group, bool co
 int help_commands(FILE *out, bool coloured) {
     fprintf(out, "%squipu%s runs large language models on this machine.\n\nusage: quipu COMMAND [options]\n\n",
             term_set(coloured, STYLE_BOLD), term_set(coloured, STYLE_PLAIN));
-    for (const command *c = command_rows; c < command_rows + command_count; c++)
+    for (const command_row *c = command_rows; c < command_rows + command_count; c++)
         fprintf(out, "  %s%-12s%s %s\n", term_set(coloured, STYLE_CYAN), c->name, term_set(coloured, STYLE_PLAIN),
                 c->summary);
     fputs("\n'quipu help COMMAND' shows the options of a command, with examples. Try:\n\n"
@@ -73,7 +73,7 @@ int help_commands(FILE *out, bool coloured) {
     return STATUS_DONE;
 }
 
-int help_command(FILE *out, const command *c, bool coloured) {
+int help_command(FILE *out, const command_row *c, bool coloured) {
     fprintf(out, "%squipu %s%s: %s\n\nusage: quipu %s", term_set(coloured, STYLE_BOLD), c->name,
             term_set(coloured, STYLE_PLAIN), c->summary, c->name);
     if (c->words) fprintf(out, " [%s]", c->words);

@@ -8,7 +8,7 @@
 /* The list of commands. All return STATUS_DONE. */
 int help_commands(FILE *out, bool coloured);
 /* One command: usage, options in groups, examples. */
-int help_command(FILE *out, const command *c, bool coloured);
+int help_command(FILE *out, const command_row *c, bool coloured);
 /* The man page, in troff. */
 int help_man(FILE *out);
 /* Completions of "bash", "zsh" or "fish". */

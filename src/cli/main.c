@@ -15,7 +15,7 @@ static int complain(const term *t, const qp_error *err, int status) {
     return status;
 }
 
-static int wrong_usage(const term *t, const qp_error *err, const command *c) {
+static int wrong_usage(const term *t, const qp_error *err, const command_row *c) {
     complain(t, err, STATUS_USAGE);
     fprintf(stderr, "'quipu help%s%s' shows what there is\n", c ? " " : "", c ? c->name : "");
     return STATUS_USAGE;
@@ -28,7 +28,7 @@ static int flush_answer(const term *t, int status) {
     return complain(t, &err, STATUS_FAILED);
 }
 
-static int run(const command *c, const options *o, term t) {
+static int run(const command_row *c, const options *o, term t) {
     interrupt in;
     interrupt_start(&in);
     session s = {.command = c, .o = o, .term = t, .interrupt = &in};
@@ -40,7 +40,7 @@ static int run(const command *c, const options *o, term t) {
     return s.is_wrong_usage ? wrong_usage(&t, &err, c) : complain(&t, &err, STATUS_FAILED);
 }
 
-static int run_command(const command *c, int argc, char **argv) {
+static int run_command(const command_row *c, int argc, char **argv) {
     options o;
     qp_error err;
     term t;
@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
         help_commands(stderr, t.colour_err);
         return STATUS_USAGE;
     }
-    const command *c = command_find(command_name(argv[1]));
+    const command_row *c = command_find(command_name(argv[1]));
     if (c) return run_command(c, argc - 2, argv + 2);
     qp_error err;
     err_set(&err, QP_BAD_ARGUMENT, 0, "unknown command '%.80s'; did you mean '%s'?", argv[1], command_nearest(argv[1]));

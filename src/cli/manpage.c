@@ -33,7 +33,7 @@ static void print_option(FILE *out, const option_row *row) {
     fputc('\n', out);
 }
 
-static void print_examples(FILE *out, const command *c) {
+static void print_examples(FILE *out, const command_row *c) {
     fputs(".PP\nExamples:\n.PP\n.nf\n", out);
     for (size_t i = 0; i < 2; i++) {
         fputs("    ", out);
@@ -43,7 +43,7 @@ static void print_examples(FILE *out, const command *c) {
     fputs(".fi\n", out);
 }
 
-static void print_command(FILE *out, const command *c) {
+static void print_command(FILE *out, const command_row *c) {
     fprintf(out, ".SS %s%s%s\n", c->name, c->words ? " " : "", c->words ? c->words : "");
     escaped(out, c->summary);
     fputs("\n.PP\n", out);
@@ -65,7 +65,7 @@ int help_man(FILE *out) {
           ".SH SYNOPSIS\n.B quipu\n.I COMMAND\n[options]\n"
           ".SH DESCRIPTION\nAnswers go to standard output, everything else to standard error.\n.SH COMMANDS\n",
           out);
-    for (const command *c = command_rows; c < command_rows + command_count; c++) print_command(out, c);
+    for (const command_row *c = command_rows; c < command_rows + command_count; c++) print_command(out, c);
     print_general(out);
     fputs(".SH ENVIRONMENT\nEach option may also come from the environment: \\-\\-top\\-k is\n.BR QUIPU_TOP_K .\n"
           "The command line wins; an empty variable counts as none.\n.TP\n.B NO_COLOR\nno colours, if it is not empty\n"

@@ -149,7 +149,7 @@ static const option_row *find_letter(unsigned commands, char letter) {
     return NULL;
 }
 
-static const char *nearest_option(const command *c, const char *typed) {
+static const char *nearest_option(const command_row *c, const char *typed) {
     const char *best = "help";
     int best_cost = INT_MAX;
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
@@ -161,16 +161,16 @@ static const char *nearest_option(const command *c, const char *typed) {
 }
 
 /* A known option of other commands. */
-static qp_status misplaced(const command *c, const char *name, qp_error *err) {
+static qp_status misplaced(const command_row *c, const char *name, qp_error *err) {
     char owners[200] = "";
-    for (const command *other = command_rows; other < command_rows + command_count; other++)
+    for (const command_row *other = command_rows; other < command_rows + command_count; other++)
         if (find_name(other->bit, name, strlen(name)))
             snprintf(owners + strlen(owners), sizeof owners - strlen(owners), "%s%s", *owners ? ", " : "", other->name);
     return err_set(err, QP_BAD_ARGUMENT, 0, "--%s is not an option of '%s' but of %s; did you mean --%s?", name,
                    c->name, owners, nearest_option(c, name));
 }
 
-static qp_status unknown(const command *c, const char *argument, qp_error *err) {
+static qp_status unknown(const command_row *c, const char *argument, qp_error *err) {
     const char *name = argument + strspn(argument, "-");
     const size_t bytes = strcspn(name, "=");
     char typed[64];
@@ -192,7 +192,7 @@ typedef struct cursor {
 } cursor;
 
 /* Reads one option, with its value out of the same argument (--x=V) or the next. */
-static qp_status read_option(options *o, const command *c, cursor *in, qp_error *err) {
+static qp_status read_option(options *o, const command_row *c, cursor *in, qp_error *err) {
     const char *argument = in->argv[in->at++];
     const bool is_long = argument[1] == '-';
     const char *name = argument + 1 + is_long, *equals = strchr(name, '=');
@@ -214,7 +214,7 @@ static qp_status read_option(options *o, const command *c, cursor *in, qp_error 
     return set_value(o, &from, value, err);
 }
 
-static qp_status read_word(options *o, const command *c, const char *word, qp_error *err) {
+static qp_status read_word(options *o, const command_row *c, const char *word, qp_error *err) {
     if (!c->words)
         return err_set(err, QP_BAD_ARGUMENT, 0, "'%s' takes options only, found '%.80s'%s", c->name, word,
                        find_letter(c->bit, 'p') ? "; a text is given with -p" : "");
@@ -225,7 +225,7 @@ static qp_status read_word(options *o, const command *c, const char *word, qp_er
     return QP_OK;
 }
 
-static qp_status read_arguments(options *o, const command *c, int argc, char **argv, qp_error *err) {
+static qp_status read_arguments(options *o, const command_row *c, int argc, char **argv, qp_error *err) {
     cursor in = {argc, 0, argv};
     for (bool is_over = false; in.at < argc;) {
         const char *argument = argv[in.at];
@@ -242,12 +242,12 @@ static qp_status read_arguments(options *o, const command *c, int argc, char **a
 
 /* ---- rivals ---- */
 
-static bool are_rivals(const option_rivals *r, const command *c, const option_row *row) {
+static bool are_rivals(const option_rivals *r, const command_row *c, const option_row *row) {
     return r->commands & c->bit && row->commands & c->bit && option_is_choice(r->names, row->name);
 }
 
 /* Was another option typed that excludes this one? */
-static bool has_typed_rival(const options *o, const command *c, const option_row *row) {
+static bool has_typed_rival(const options *o, const command_row *c, const option_row *row) {
     for (const option_rivals *r = option_rival_rows; r < option_rival_rows + option_rival_count; r++) {
         if (!are_rivals(r, c, row)) continue;
         for (const option_row *other = option_rows; other < option_rows + option_count; other++)
@@ -256,7 +256,7 @@ static bool has_typed_rival(const options *o, const command *c, const option_row
     return false;
 }
 
-static qp_status check_rivals(const options *o, const command *c, qp_error *err) {
+static qp_status check_rivals(const options *o, const command_row *c, qp_error *err) {
     for (const option_rivals *r = option_rival_rows; r < option_rival_rows + option_rival_count; r++) {
         const option_row *first = NULL;
         for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
@@ -268,7 +268,7 @@ static qp_status check_rivals(const options *o, const command *c, qp_error *err)
     return QP_OK;
 }
 
-static qp_status read_environment(options *o, const command *c, qp_error *err) {
+static qp_status read_environment(options *o, const command_row *c, qp_error *err) {
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
         char name[64];
         option_environment(name, sizeof name, row->name);
@@ -281,7 +281,7 @@ static qp_status read_environment(options *o, const command *c, qp_error *err) {
     return QP_OK;
 }
 
-static qp_status set_defaults(options *o, const command *c, qp_error *err) {
+static qp_status set_defaults(options *o, const command_row *c, qp_error *err) {
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
         const source from = {row, row->name};
         if (row->commands & c->bit && row->standard) ERR_TRY(set_value(o, &from, row->standard, err));
@@ -289,7 +289,7 @@ static qp_status set_defaults(options *o, const command *c, qp_error *err) {
     return QP_OK;
 }
 
-qp_status option_parse(options *out, const command *c, int argc, char **argv, qp_error *err) {
+qp_status option_parse(options *out, const command_row *c, int argc, char **argv, qp_error *err) {
     memset(out, 0, sizeof *out);
     ERR_TRY(set_defaults(out, c, err));
     ERR_TRY(read_arguments(out, c, argc, argv, err));
@@ -303,7 +303,7 @@ void options_free(options *o) {
     o->stop = (option_texts){NULL, 0};
 }
 
-bool option_given(const options *o, const command *c, const void *field) {
+bool option_given(const options *o, const command_row *c, const void *field) {
     const size_t offset = (size_t)((const char *)field - (const char *)o);
     for (const option_row *row = option_rows; row < option_rows + option_count; row++)
         if (row->commands & c->bit && row->field == offset && o->given & bit_of(row)) return true;

@@ -97,14 +97,14 @@ extern const option_rivals option_rival_rows[];
 extern const size_t option_rival_count;
 const char *option_group_title(option_group group);
 
-struct command;
+struct command_row;
 
 /* Fills *out from the defaults, the environment and argv[0..argc). An error is wrong usage. With --help the
  * environment is not looked at. options_free() is owed in any case. */
-qp_status option_parse(options *out, const struct command *command, int argc, char **argv, qp_error *err);
+qp_status option_parse(options *out, const struct command_row *command, int argc, char **argv, qp_error *err);
 void options_free(options *o);
 /* Did the user set this field of *o, by the command line or the environment? */
-bool option_given(const options *o, const struct command *command, const void *field);
+bool option_given(const options *o, const struct command_row *command, const void *field);
 /* "threads" -> "QUIPU_THREADS". */
 void option_environment(char *out, size_t capacity, const char *name);
 /* Is `word` one of "a|b|c"? */

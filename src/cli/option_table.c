@@ -33,7 +33,7 @@ const option_row option_rows[] = {
     TEXT("model", 'm', model, GROUP_MODEL, WITH_MODEL, "PATH",
          "folder in Hugging Face layout (default: the demo model that came with quipu)"),
     TEXT("shape", 0, shape, GROUP_MODEL, FOR_BENCH, "NAME",
-         "random weights of this shape in memory instead of a model: tinyllama-1.1b, llama2-7b, ..."),
+         "random weights of this shape instead of a model (tinyllama-1.1b, llama2-7b and others)"),
     CHOICE("format", format, GROUP_MODEL, FOR_BENCH, "bf16|f16|f32", "bf16", "format of the random weights"),
     CHOICE("precision", precision, GROUP_MODEL, RUNNING, "exact|fast", "fast",
            "exact: float32 activations and sums; fast: activations may be rounded to 16 bits"),
