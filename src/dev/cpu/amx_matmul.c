@@ -17,7 +17,7 @@ enum {
     DEPTH = 32, /* k of a tile */
     TILE_BYTES = 1024,
     BLOCK = 512,     /* of k, between two parkings */
-    PANEL = 128,     /* columns */
+    PANEL = 256,     /* columns */
     ROW_BLOCK = 512, /* rows whose sums are parked */
     AHEAD = 512,     /* bytes that each streamed row is fetched in advance */
 };
@@ -70,28 +70,61 @@ static __m512i to_bf16(__m512 x) {
     return _mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16);
 }
 
-static void pack_tile(uint16_t *to, const float *x, int64_t n, int rows) {
-    _Alignas(64) uint16_t line[DEPTH];
-    for (int i = 0; i < DEPTH; i += 16) {
-        const int64_t left = n - i;
-        const __mmask16 lanes = (__mmask16)(left >= 16 ? 0xFFFF : left > 0 ? (1u << left) - 1 : 0);
-        _mm256_store_si256((void *)(line + i),
-                           _mm512_cvtepi32_epi16(to_bf16(_mm512_maskz_loadu_ps(lanes, x + (lanes ? i : 0)))));
+static void transpose(__m512 m[SIDE]) {
+    __m512 t[SIDE];
+    for (int i = 0; i < SIDE; i += 2) {
+        t[i] = _mm512_unpacklo_ps(m[i], m[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(m[i], m[i + 1]);
     }
-    for (int pair = 0; pair < DEPTH / 2; pair++) memcpy(to + pair * rows * 2, line + pair * 2, 4);
+    for (int i = 0; i < SIDE; i += 4) {
+        m[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
+        m[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
+        m[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
+        m[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
+    }
+    for (int i = 0; i < 4; i++) {
+        const __m512 a = _mm512_shuffle_f32x4(m[i], m[i + 4], 0x88), b = _mm512_shuffle_f32x4(m[i], m[i + 4], 0xDD);
+        const __m512 c = _mm512_shuffle_f32x4(m[i + 8], m[i + 12], 0x88);
+        const __m512 d = _mm512_shuffle_f32x4(m[i + 8], m[i + 12], 0xDD);
+        t[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+        t[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+        t[i + 8] = _mm512_shuffle_f32x4(a, c, 0xDD);
+        t[i + 12] = _mm512_shuffle_f32x4(b, d, 0xDD);
+    }
+    memcpy(m, t, sizeof t);
+}
+
+/* 32 floats of a row from k on as pairs; beyond n zeros, untouched. */
+static __m512 pairs(const float *x, int64_t n) {
+    __m256i halves[2];
+    for (int i = 0; i < 2; i++) {
+        const int64_t left = n - 16 * i;
+        const __mmask16 lanes = (__mmask16)(left >= 16 ? 0xFFFF : left > 0 ? (1u << left) - 1 : 0);
+        halves[i] = _mm512_cvtepi32_epi16(to_bf16(_mm512_maskz_loadu_ps(lanes, x + (lanes ? 16 * i : 0))));
+    }
+    return _mm512_castsi512_ps(_mm512_inserti64x4(_mm512_castsi256_si512(halves[0]), halves[1], 1));
+}
+
+/* Rows [row, row + 16) as far as there are any, k from tile t: rows of pairs become columns of pairs. */
+static void pack_tile(uint16_t *to, const float *x, int64_t x_stride, int n_rows, int row, int64_t n) {
+    const int width = rows_in_tile(n_rows);
+    const __mmask16 lanes = (__mmask16)((1u << width) - 1);
+    __m512 m[SIDE];
+    for (int r = 0; r < SIDE; r++) m[r] = row + r < n_rows ? pairs(x + (row + r) * x_stride, n) : _mm512_setzero_ps();
+    transpose(m);
+    for (int pair = 0; pair < DEPTH / 2; pair++) _mm512_mask_storeu_ps(to + pair * width * 2, lanes, m[pair]);
 }
 
 static void pack(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end) {
-    const int rows = rows_in_tile(n_rows);
-    for (int row = begin; row < end; row++)
-        for (int64_t t = 0; t < tiles_of_k(n_in); t++)
-            pack_tile(packed_tile(to, n_rows, n_in, row, t) + row % SIDE * 2, x + row * x_stride + t * DEPTH,
-                      n_in - t * DEPTH, rows);
-    if (end != n_rows || n_rows < SIDE) return;
-    for (int row = end; row % SIDE; row++) /* fill the last tile up */
-        for (int64_t t = 0; t < tiles_of_k(n_in); t++)
-            for (int pair = 0; pair < DEPTH / 2; pair++)
-                memset(packed_tile(to, n_rows, n_in, row, t) + (pair * SIDE + row % SIDE) * 2, 0, 4);
+    for (int row = begin; row < end; row += SIDE)
+        for (int64_t t = 0; t < tiles_of_k(n_in); t++) {
+            uint16_t *tile = packed_tile(to, n_rows, n_in, row, t);
+            const int64_t k = t * DEPTH;
+            if (n_rows == 1)
+                _mm512_storeu_ps(tile, pairs(x + k, n_in - k)); /* a row of pairs is a column of one */
+            else
+                pack_tile(tile, x + k, x_stride, n_rows, row, n_in - k);
+        }
 }
 
 /* ---- weights ---- */
@@ -117,30 +150,6 @@ static void copy_tile(uint8_t *to, const cpu_matmul_block *b, int64_t column, in
 }
 
 /* ---- sums: a tile is [column][row], the output wants [row][column] ---- */
-
-static void transpose(__m512 m[SIDE]) {
-    __m512 t[SIDE];
-    for (int i = 0; i < SIDE; i += 2) {
-        t[i] = _mm512_unpacklo_ps(m[i], m[i + 1]);
-        t[i + 1] = _mm512_unpackhi_ps(m[i], m[i + 1]);
-    }
-    for (int i = 0; i < SIDE; i += 4) {
-        m[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
-        m[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
-        m[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
-        m[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
-    }
-    for (int i = 0; i < 4; i++) {
-        const __m512 a = _mm512_shuffle_f32x4(m[i], m[i + 4], 0x88), b = _mm512_shuffle_f32x4(m[i], m[i + 4], 0xDD);
-        const __m512 c = _mm512_shuffle_f32x4(m[i + 8], m[i + 12], 0x88);
-        const __m512 d = _mm512_shuffle_f32x4(m[i + 8], m[i + 12], 0xDD);
-        t[i] = _mm512_shuffle_f32x4(a, c, 0x88);
-        t[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
-        t[i + 8] = _mm512_shuffle_f32x4(a, c, 0xDD);
-        t[i + 12] = _mm512_shuffle_f32x4(b, d, 0xDD);
-    }
-    memcpy(m, t, sizeof t);
-}
 
 /* Adds bias and residual to a stored tile of sums [16 columns][row_stride] and writes its rows. */
 static void put_tile(const cpu_matmul_block *b, const float *sums, int row_stride, int64_t row, int64_t column) {
@@ -203,6 +212,12 @@ typedef struct corner {
     const uint16_t *x[2];
     int64_t n_tiles; /* of k */
     bool first;
+    /* Fetched meanwhile, a little with each tile of k: the rows of activations and the weights that come next. */
+    const uint8_t *next_x[2];
+    int64_t next_lines; /* of each of them, per tile of k */
+    const uint8_t *next_w;
+    int64_t next_columns;
+    size_t row_bytes;
 } corner;
 
 static void load_sums(const corner *q, bool two_rows) {
@@ -220,10 +235,20 @@ static void load_sums(const corner *q, bool two_rows) {
     _tile_loadd(3, q->sums[1][1], 64);
 }
 
+static void fetch_next(const corner *q, int64_t tile) {
+    for (int64_t i = tile * q->next_lines; i < (tile + 1) * q->next_lines; i++) {
+        __builtin_prefetch((const void *)((uintptr_t)q->next_x[0] + (size_t)i * 64), 0, 2);
+        __builtin_prefetch((const void *)((uintptr_t)q->next_x[1] + (size_t)i * 64), 0, 2);
+    }
+    for (int64_t c = 0; c < q->next_columns; c++)
+        __builtin_prefetch((const void *)((uintptr_t)q->next_w + (size_t)c * q->row_bytes + (size_t)tile * 64), 0, 2);
+}
+
 /* 32 columns x 32 rows over one block of k. */
 static void multiply_four(const corner *q) {
     load_sums(q, true);
     for (int64_t t = 0; t < q->n_tiles; t++) {
+        fetch_next(q, t);
         _tile_loadd(4, q->w[0] + t * TILE_BYTES, 64);
         _tile_loadd(6, q->x[0] + t * SIDE * DEPTH, 64);
         _tile_dpbf16ps(0, 4, 6);
@@ -253,40 +278,60 @@ static void multiply_two(const corner *q) {
     _tile_stored(2, q->sums[1][0], 64);
 }
 
-/* Fetches a share of the next block's weights while this one is multiplied. */
-static void fetch_share(const cpu_matmul_block *b, int64_t column, int64_t n_columns, int64_t k, int64_t share,
-                        int64_t shares) {
-    const int64_t bytes = least(BLOCK, b->w->n_in - k) * 2;
-    for (int64_t c = n_columns * share / shares; c < n_columns * (share + 1) / shares; c++)
-        for (int64_t at = 0; at < bytes; at += 64)
-            __builtin_prefetch((const void *)((uintptr_t)weights_at(b, column + c, k) + (size_t)at), 0, 2);
+/* One block of k for a panel of columns and a block of rows. */
+typedef struct place {
+    const cpu_matmul_block *b;
+    int64_t column, n_columns, k0, n_tiles;
+    int row, n_rows;
+} place;
+
+static int64_t corners_of(const place *p) { return (p->n_columns + 2 * SIDE - 1) / (2 * SIDE); }
+
+static const uint16_t *x_at(const place *p, int row) {
+    return packed_tile(p->b->x, p->b->n_packed, p->b->w->n_in, p->row + row, p->k0 / DEPTH);
 }
 
-static void panel_block(const cpu_matmul_block *b, int64_t column, int row, int n_rows, int64_t k0) {
-    scratch *s = b->scratch;
-    const int64_t n_columns = least(PANEL, b->column + b->n_columns - column);
-    const int64_t n_tiles = tiles_of_k(least(BLOCK, b->w->n_in - k0)), depth_bytes = n_tiles * TILE_BYTES;
-    const int64_t n_corners = (n_columns + 2 * SIDE - 1) / (2 * SIDE);
-    for (int64_t i = 0; i < 2 * n_corners; i++)
-        for (int64_t t = 0; t < n_tiles; t++)
-            copy_tile(s->panel + i * depth_bytes + t * TILE_BYTES, b, column + i * SIDE, k0 + t * DEPTH);
-    for (int r = 0; r < n_rows; r += 2 * SIDE) {
-        if (k0 + BLOCK < b->w->n_in) fetch_share(b, column, n_columns, k0 + BLOCK, r, n_rows);
-        const bool two_rows = r + SIDE < n_rows;
-        for (int64_t i = 0; i < n_corners; i++) {
-            corner q = {.n_tiles = n_tiles, .first = !k0};
-            for (int j = 0; j < 2; j++) {
-                q.w[j] = s->panel + (2 * i + j) * depth_bytes;
-                q.x[j] = packed_tile(b->x, b->n_packed, b->w->n_in, row + r + j * (two_rows ? SIDE : 0), k0 / DEPTH);
-                q.sums[j][0] = parked_tile(s, r, (2 * i + j) * SIDE);
-                q.sums[j][1] = parked_tile(s, r + SIDE, (2 * i + j) * SIDE);
-            }
-            if (two_rows)
-                multiply_four(&q);
-            else
-                multiply_two(&q);
-        }
+/* Shares out what the next rows and the next block of k will read over all corners of this one. */
+static void plan_fetch(corner *q, const place *p, int r, int64_t i) {
+    const int64_t n_corners = corners_of(p), row_pairs = (p->n_rows + 2 * SIDE - 1) / (2 * SIDE);
+    const int next_row = r + 2 * SIDE;
+    if (next_row + SIDE < p->n_rows) {
+        q->next_lines = (TILE_BYTES / 64 + n_corners - 1) / n_corners;
+        for (int j = 0; j < 2; j++)
+            q->next_x[j] = (const uint8_t *)x_at(p, next_row + j * SIDE) + i * q->next_lines * q->n_tiles * 64;
     }
+    if (p->k0 + BLOCK >= p->b->w->n_in) return;
+    const int64_t each = (p->n_columns + n_corners * row_pairs - 1) / (n_corners * row_pairs);
+    const int64_t begin = (r / (2 * SIDE) * n_corners + i) * each;
+    q->next_columns = least(each, p->n_columns - begin);
+    q->row_bytes = (size_t)p->b->w->n_in * 2;
+    if (q->next_columns > 0) q->next_w = weights_at(p->b, p->column + begin, p->k0 + BLOCK);
+}
+
+static void multiply_corner(const place *p, int r, int64_t i) {
+    scratch *s = p->b->scratch;
+    const bool two_rows = r + SIDE < p->n_rows;
+    corner q = {.n_tiles = p->n_tiles, .first = !p->k0};
+    for (int j = 0; j < 2; j++) {
+        q.w[j] = s->panel + (2 * i + j) * p->n_tiles * TILE_BYTES;
+        q.x[j] = x_at(p, r + j * (two_rows ? SIDE : 0));
+        q.sums[j][0] = parked_tile(s, r, (2 * i + j) * SIDE);
+        q.sums[j][1] = parked_tile(s, r + SIDE, (2 * i + j) * SIDE);
+    }
+    plan_fetch(&q, p, r, i);
+    if (two_rows)
+        multiply_four(&q);
+    else
+        multiply_two(&q);
+}
+
+static void panel_block(const place *p) {
+    scratch *s = p->b->scratch;
+    for (int64_t i = 0; i < 2 * corners_of(p); i++)
+        for (int64_t t = 0; t < p->n_tiles; t++)
+            copy_tile(s->panel + (i * p->n_tiles + t) * TILE_BYTES, p->b, p->column + i * SIDE, p->k0 + t * DEPTH);
+    for (int r = 0; r < p->n_rows; r += 2 * SIDE)
+        for (int64_t i = 0; i < corners_of(p); i++) multiply_corner(p, r, i);
 }
 
 static void panels(const cpu_matmul_block *b) {
@@ -294,7 +339,14 @@ static void panels(const cpu_matmul_block *b) {
     for (int64_t column = b->column; column < end; column += PANEL)
         for (int row = b->row; row < b->row + b->n_rows; row += ROW_BLOCK) {
             const int n_rows = (int)least(ROW_BLOCK, b->row + b->n_rows - row);
-            for (int64_t k = 0; k < b->w->n_in; k += BLOCK) panel_block(b, column, row, n_rows, k);
+            for (int64_t k = 0; k < b->w->n_in; k += BLOCK)
+                panel_block(&(place){.b = b,
+                                     .column = column,
+                                     .n_columns = least(PANEL, end - column),
+                                     .k0 = k,
+                                     .n_tiles = tiles_of_k(least(BLOCK, b->w->n_in - k)),
+                                     .row = row,
+                                     .n_rows = n_rows});
             for (int r = 0; r < n_rows; r += SIDE)
                 for (int64_t c = 0; c < least(PANEL, end - column); c += SIDE)
                     put_tile(b, parked_tile(b->scratch, r, c), SIDE, row + r, column + c);

@@ -27,6 +27,8 @@ typedef struct cpu_matmul_block {
     void *scratch; /* of this worker, scratch_bytes of it */
 } cpu_matmul_block;
 
+enum { CPU_PACK_ROWS = 16 };
+
 /* How one level multiplies by one weight format. The order of the additions that make an output depends on n_in
  * alone: `run` gives the same bits for one row as for many and for any cut into blocks. */
 typedef struct cpu_matmul_kernel {
@@ -35,7 +37,8 @@ typedef struct cpu_matmul_kernel {
     int row_step;        /* more rows are cut into multiples of this */
     int64_t panel;       /* columns of a task then */
     size_t (*packed_bytes)(int n_rows, int64_t n_in); /* SIZE_MAX where it overflows */
-    /* Puts rows [begin, end) of x into the order and precision that `run` reads. */
+    /* Puts rows [begin, end) of x into the order and precision that `run` reads; begin is a multiple of
+     * CPU_PACK_ROWS, and so is end unless it is n_rows. */
     void (*pack)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end);
     size_t (*scratch_bytes)(int64_t n_in);
     void (*run)(const cpu_matmul_block *b);

@@ -13,8 +13,8 @@ enum {
     LEAST_PIECE = 32 << 10, /* bytes of weights in a task that streams */
     MOST_PIECE = 512 << 10,
     TASKS_PER_THREAD = 6,
-    PACK_ALONE = 1 << 15, /* so many floats are packed faster than a second run of the pool begins */
-    PACK_ROWS = 16,
+    PANELS_PER_THREAD = 3, /* fewer: what a task widens should serve many rows */
+    PACK_ALONE = 1 << 15,  /* so many floats are packed faster than a second run of the pool begins */
     ALIGN = 64,
 };
 
@@ -76,7 +76,7 @@ static void cut_panels(cut *c, const plan *p, int64_t all_panels) {
     c->n_columns = c->kernel->panel;
     c->column_cuts = divide_up(c->part->w->n_out, c->n_columns);
     c->n_rows = (int)round_up(p->args->n_rows, step);
-    const int64_t wanted = p->device->head.threads > 1 ? (int64_t)p->device->head.threads * TASKS_PER_THREAD : 1;
+    const int64_t wanted = p->device->head.threads > 1 ? (int64_t)p->device->head.threads * PANELS_PER_THREAD : 1;
     while (c->n_rows > step && all_panels * divide_up(p->args->n_rows, c->n_rows) < wanted)
         c->n_rows = (int)round_up(c->n_rows / 2, step);
     c->row_cuts = (int)divide_up(p->args->n_rows, c->n_rows);
@@ -105,8 +105,8 @@ static void make_cuts(plan *p) {
 static void pack_task(void *context, int64_t task, int worker) {
     const plan *p = context;
     const matmul_args *a = p->args;
-    const int begin = (int)task * PACK_ROWS;
-    const int end = begin + PACK_ROWS < a->n_rows ? begin + PACK_ROWS : a->n_rows;
+    const int begin = (int)task * CPU_PACK_ROWS;
+    const int end = begin + CPU_PACK_ROWS < a->n_rows ? begin + CPU_PACK_ROWS : a->n_rows;
     for (int i = 0; i < p->n_packs; i++)
         p->packs[i].kernel->pack(p->packs[i].to, a->x, a->x_stride, a->n_rows, a->parts[0].w->n_in, begin, end);
 }
@@ -165,7 +165,7 @@ void cpu_matmul(device *d, const matmul_args *a) {
     plan p = {.device = c, .args = a};
     choose_kernels(&p);
     make_cuts(&p);
-    const int64_t packings = divide_up(a->n_rows, PACK_ROWS);
+    const int64_t packings = divide_up(a->n_rows, CPU_PACK_ROWS);
     if ((int64_t)a->n_rows * a->parts[0].w->n_in <= PACK_ALONE)
         for (int64_t i = 0; i < packings; i++) pack_task(&p, i, 0);
     else

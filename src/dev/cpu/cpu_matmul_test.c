@@ -1,0 +1,293 @@
+/* cpu_matmul_test.c — matrix products of every level that this machine has, against ref, and row by row bit for bit.
+ *
+ * Weights and activations end where their memory ends and begin at odd addresses, so that the sanitizers see a
+ * kernel that reads too far or needs alignment. */
+#include "cpu.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+typedef struct shape {
+    int n_in, n_out[DEV_MATMUL_PARTS], n_parts, n_rows;
+    bool bias, add;
+} shape;
+
+static const shape shapes[] = {
+    {1, {1}, 1, 1, false, false},         {1, {3, 2}, 2, 7, true, false},       {7, {5}, 1, 2, true, true},
+    {16, {16}, 1, 16, false, false},      {17, {33, 9, 9}, 3, 3, false, false}, {31, {7, 50, 1, 13}, 4, 4, true, true},
+    {33, {19}, 1, 5, false, true},        {64, {64, 32}, 2, 17, true, false},   {100, {129}, 1, 33, false, false},
+    {511, {25, 47}, 2, 31, false, false}, {513, {31}, 1, 70, true, true},       {1024, {53}, 1, 1, false, false},
+    {1041, {130, 27}, 2, 1, true, true},  {1543, {27}, 1, 47, false, false},    {2077, {9}, 1, 133, false, true},
+    {96, {500}, 1, 140, true, false},     {40, {300}, 1, 530, false, false},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, GAP = 3 /* floats between rows */, MOST_ROWS = 530 };
+
+typedef struct world {
+    shape shape;
+    quant_id type;
+    uint8_t *stored[DEV_MATMUL_PARTS]; /* one byte more in front of the weights */
+    dev_weight weights[DEV_MATMUL_PARTS];
+    float *x, *bias[DEV_MATMUL_PARTS], *before[DEV_MATMUL_PARTS], *out[DEV_MATMUL_PARTS];
+} world;
+
+static float random_value(uint64_t *counter) { return (float)(rng_uniform(7, 0, (*counter)++) * 2 - 1); }
+
+static float *random_floats(size_t n, uint64_t *counter) {
+    float *values = mem_array(n, sizeof *values);
+    for (size_t i = 0; i < n; i++) values[i] = random_value(counter);
+    return values;
+}
+
+static void store_value(uint8_t *to, quant_id type, float value) {
+    if (type == QUANT_F32) {
+        memcpy(to, &value, 4);
+        return;
+    }
+    const uint16_t half = type == QUANT_F16 ? quant_f32_to_f16(value) : quant_f32_to_bf16(value);
+    memcpy(to, &half, 2);
+}
+
+static int64_t out_stride(const world *w, int part) { return w->shape.n_out[part] + GAP; }
+static size_t out_floats(const world *w, int part) { return (size_t)(w->shape.n_rows * out_stride(w, part)); }
+static int64_t x_stride(const world *w) { return w->shape.n_in + GAP; }
+
+static void make_world(world *w, shape s, quant_id type) {
+    *w = (world){.shape = s, .type = type};
+    uint64_t counter = 0;
+    w->x = random_floats((size_t)(s.n_rows * x_stride(w) - GAP), &counter);
+    const size_t each = type == QUANT_F32 ? 4 : 2;
+    for (int p = 0; p < s.n_parts; p++) {
+        const size_t n = (size_t)s.n_out[p] * (size_t)s.n_in;
+        w->stored[p] = mem_array(n * each + 1, 1);
+        for (size_t i = 0; i < n; i++) store_value(w->stored[p] + 1 + i * each, type, random_value(&counter));
+        w->weights[p] =
+            (dev_weight){.type = quant_type_of(type), .n_out = s.n_out[p], .n_in = s.n_in, .data = w->stored[p] + 1};
+        w->bias[p] = random_floats((size_t)s.n_out[p], &counter);
+        w->before[p] = random_floats(out_floats(w, p), &counter);
+        w->out[p] = mem_array(out_floats(w, p), sizeof(float));
+    }
+}
+
+static void free_world(world *w) {
+    mem_free(w->x);
+    for (int p = 0; p < w->shape.n_parts; p++) {
+        mem_free(w->stored[p]);
+        mem_free(w->bias[p]);
+        mem_free(w->before[p]);
+        mem_free(w->out[p]);
+    }
+}
+
+static device *open_level(const char *level, int threads, bool exact) {
+    device *d;
+    qp_error err;
+    const dev_options options = {.kind = "cpu", .cpu_level = level, .threads = threads, .exact = exact};
+    assert_int_equal(dev_open(&d, &options, &err), QP_OK);
+    assert_int_equal(d->ops->reserve(d, MOST_ROWS, 2077, &err), QP_OK);
+    return d;
+}
+
+/* Rows [row, row + n_rows) of the world's product into w->out. */
+static void multiply(device *d, world *w, int row, int n_rows) {
+    matmul_args a = {
+        .x = w->x + row * x_stride(w), .x_stride = x_stride(w), .n_rows = n_rows, .n_parts = w->shape.n_parts};
+    for (int p = 0; p < a.n_parts; p++)
+        a.parts[p] = (matmul_part){.w = &w->weights[p],
+                                   .bias = w->shape.bias ? w->bias[p] : NULL,
+                                   .out = w->out[p] + row * out_stride(w, p),
+                                   .out_stride = out_stride(w, p),
+                                   .add = w->shape.add};
+    d->ops->matmul(d, &a);
+}
+
+static void reset(world *w) {
+    for (int p = 0; p < w->shape.n_parts; p++) memcpy(w->out[p], w->before[p], out_floats(w, p) * sizeof(float));
+}
+
+/* In double, with the sum of absolute products that bounds the error. */
+static double exact_value(const world *w, int p, int row, int column, double *magnitude) {
+    const size_t each = w->type == QUANT_F32 ? 4 : 2;
+    const uint8_t *stored = w->stored[p] + 1 + (size_t)column * (size_t)w->shape.n_in * each;
+    double sum = 0;
+    *magnitude = 2;
+    for (int k = 0; k < w->shape.n_in; k++) {
+        float weight;
+        uint16_t half;
+        memcpy(&half, stored + (size_t)k * each, 2);
+        if (w->type == QUANT_F32)
+            memcpy(&weight, stored + (size_t)k * 4, 4);
+        else
+            weight = w->type == QUANT_F16 ? quant_f16_to_f32(half) : quant_bf16_to_f32(half);
+        const double product = (double)weight * (double)w->x[row * x_stride(w) + k];
+        sum += product;
+        *magnitude += fabs(product);
+    }
+    if (w->shape.bias) sum += (double)w->bias[p][column];
+    if (w->shape.add) sum += (double)w->before[p][row * out_stride(w, p) + column];
+    return sum;
+}
+
+/* `bound` is the relative error of a product's terms; gaps between rows must be untouched. */
+static void assert_close(const world *w, double bound) {
+    for (int p = 0; p < w->shape.n_parts; p++)
+        for (int row = 0; row < w->shape.n_rows; row++)
+            for (int column = 0; column < out_stride(w, p); column++) {
+                const int64_t i = row * out_stride(w, p) + column;
+                double magnitude;
+                if (column >= w->shape.n_out[p]) {
+                    assert_true(w->out[p][i] == w->before[p][i]);
+                    continue;
+                }
+                const double expected = exact_value(w, p, row, column, &magnitude);
+                if (fabs((double)w->out[p][i] - expected) > bound * magnitude)
+                    fail_msg("%s %d x %d, %d rows: row %d column %d is %.9g, not %.9g", w->weights[p].type->name,
+                             w->shape.n_out[p], w->shape.n_in, w->shape.n_rows, row, column, (double)w->out[p][i],
+                             expected);
+            }
+}
+
+/* Float32 sums of up to 2077 terms over at least 8 lanes err by far less than 2^-20 of their terms' magnitude;
+ * activations rounded to BF16 by 2^-9 each. */
+static double bound_of(const device *d, quant_id type) {
+    if (!strcmp(d->level, "ref")) return 0x1p-23;
+    const bool rounds = !d->exact && type == QUANT_BF16 && cpu_of((device *)d)->matmul.fast[type];
+    return rounds ? 0x1p-9 : 0x1p-20;
+}
+
+typedef void device_fn(device *d);
+
+/* Every level this machine has, both precisions, 1 to 3 threads. */
+static void on_all_devices(device_fn *fn) {
+    for (int i = 0; dev_cpu_level(i); i++) {
+        if (!dev_cpu_level_available(dev_cpu_level(i))) {
+            print_message("SKIP: this processor has no %s\n", dev_cpu_level(i));
+            continue;
+        }
+        for (int variant = 0; variant < 4; variant++) {
+            device *d = open_level(dev_cpu_level(i), variant < 2 ? 1 : variant, variant & 1);
+            fn(d);
+            dev_close(d);
+        }
+    }
+}
+
+static void compare_all(device *d) {
+    for (int s = 0; s < N_SHAPES; s++)
+        for (int type = 0; type < QUANT_COUNT; type++) {
+            world w;
+            make_world(&w, shapes[s], (quant_id)type);
+            reset(&w);
+            multiply(d, &w, 0, w.shape.n_rows);
+            assert_close(&w, bound_of(d, (quant_id)type));
+            free_world(&w);
+        }
+}
+
+static void products_are_right(void **state) { on_all_devices(compare_all); }
+
+/* The same rows again in pieces of 1, 2, 3 ... : no bit may change. */
+static void cut_all(device *d) {
+    for (int s = 0; s < N_SHAPES; s++)
+        for (int type = 0; type < QUANT_COUNT; type++) {
+            world w;
+            make_world(&w, shapes[s], (quant_id)type);
+            float *whole[DEV_MATMUL_PARTS];
+            reset(&w);
+            multiply(d, &w, 0, w.shape.n_rows);
+            for (int p = 0; p < w.shape.n_parts; p++) whole[p] = mem_copy(w.out[p], out_floats(&w, p), sizeof(float));
+            static const int pieces[] = {1, 2, 3, 4, 5, 18, 65};
+            for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+                reset(&w);
+                for (int row = 0; row < w.shape.n_rows; row += pieces[i])
+                    multiply(d, &w, row, w.shape.n_rows - row < pieces[i] ? w.shape.n_rows - row : pieces[i]);
+                for (int p = 0; p < w.shape.n_parts; p++)
+                    assert_memory_equal(w.out[p], whole[p], out_floats(&w, p) * sizeof(float));
+            }
+            for (int p = 0; p < w.shape.n_parts; p++) mem_free(whole[p]);
+            free_world(&w);
+        }
+}
+
+static void rows_do_not_know_each_other(void **state) { on_all_devices(cut_all); }
+
+/* One thread and several; all shapes in one buffer each. */
+static void threads_change_nothing(void **state) {
+    for (int i = 0; dev_cpu_level(i); i++) {
+        if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
+        device *one = open_level(dev_cpu_level(i), 1, false), *many = open_level(dev_cpu_level(i), 4, false);
+        for (int s = 0; s < N_SHAPES; s++) {
+            world a, b;
+            make_world(&a, shapes[s], QUANT_BF16);
+            make_world(&b, shapes[s], QUANT_BF16);
+            reset(&a);
+            reset(&b);
+            multiply(one, &a, 0, a.shape.n_rows);
+            multiply(many, &b, 0, b.shape.n_rows);
+            for (int p = 0; p < a.shape.n_parts; p++)
+                assert_memory_equal(a.out[p], b.out[p], out_floats(&a, p) * sizeof(float));
+            free_world(&a);
+            free_world(&b);
+        }
+        dev_close(one);
+        dev_close(many);
+    }
+}
+
+/* Parts of different formats in one op. */
+static void formats_mix(void **state) {
+    for (int i = 0; dev_cpu_level(i); i++) {
+        if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
+        device *d = open_level(dev_cpu_level(i), 2, false);
+        world w[QUANT_COUNT];
+        matmul_args a = {.n_rows = 33, .n_parts = QUANT_COUNT};
+        for (int type = 0; type < QUANT_COUNT; type++) {
+            make_world(&w[type], (shape){100, {129}, 1, 33, false, false}, (quant_id)type);
+            reset(&w[type]);
+            a.parts[type] =
+                (matmul_part){.w = &w[type].weights[0], .out = w[type].out[0], .out_stride = out_stride(&w[type], 0)};
+        }
+        a.x = w[0].x;
+        a.x_stride = x_stride(&w[0]);
+        d->ops->matmul(d, &a);
+        for (int type = 0; type < QUANT_COUNT; type++) {
+            assert_close(&w[type], bound_of(d, (quant_id)type));
+            free_world(&w[type]);
+        }
+        dev_close(d);
+    }
+}
+
+/* A table with a wrong kernel does not pass the self-test, right ones do. */
+static void wrong_run(const cpu_matmul_block *b) {
+    cpu_matmul_ref.exact[QUANT_BF16]->run(b);
+    b->out[b->n_columns - 1] += 0.01f;
+}
+
+static void self_test_finds_wrong_products(void **state) {
+    cpu_matmul_kernel wrong = *cpu_matmul_ref.exact[QUANT_BF16];
+    bool right;
+    cpu_matmul_ops ops = {.fast = {[QUANT_BF16] = &wrong}};
+    assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
+    assert_true(right);
+    wrong.run = wrong_run;
+    assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
+    assert_false(right);
+    mem_fail_after(0);
+    assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_NO_MEMORY);
+    mem_fail_after(-1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_right),
+        cmocka_unit_test(rows_do_not_know_each_other),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(formats_mix),
+        cmocka_unit_test(self_test_finds_wrong_products),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

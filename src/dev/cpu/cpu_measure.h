@@ -1,0 +1,35 @@
+/* cpu_measure.h — what cpu_measure.c needs of each instruction set; one table per <isa>_measure.c. */
+#ifndef DEV_CPU_CPU_MEASURE_H
+#define DEV_CPU_CPU_MEASURE_H
+
+#include "base/cpuid.h"
+#include <stdint.h>
+
+/* One multiply-add instruction at its peak: independent chains out of registers. */
+typedef struct cpu_peak {
+    const char *name, *unit;
+    bool (*usable)(const cpu_features *features); /* beyond what the level asks; NULL: always */
+    bool for_weights; /* a product of 16-bit weights can be made of it: it keeps float32 sums or better */
+    double ops_per_turn;
+    float (*run)(int64_t turns); /* answers something made of all results */
+} cpu_peak;
+
+enum { CPU_READ_STEP = 64 << 10, CPU_READS = 4 };
+
+typedef uint64_t cpu_read_fn(const void *from, size_t bytes);
+
+typedef struct cpu_measure_ops {
+    const char *level;
+    /* Ways to read memory, until NULL: the fastest is the limit. Each uses every byte; `bytes` is a multiple of
+     * CPU_READ_STEP. */
+    cpu_read_fn *reads[CPU_READS];
+    const cpu_peak *peaks;
+    int n_peaks;
+} cpu_measure_ops;
+
+extern const cpu_measure_ops cpu_measure_ref;
+#if defined(__x86_64__)
+extern const cpu_measure_ops cpu_measure_avx2, cpu_measure_avx512, cpu_measure_avx512bf16, cpu_measure_amx;
+#endif
+
+#endif
