@@ -391,9 +391,7 @@ class Logits(Base):
                 self.skipTest("fixtures are not there")
             with open(os.path.join(FIXTURES, "models/cases.json")) as file:
                 cases = json.load(file)
-            cases = cases["cases"] if isinstance(cases, dict) else cases
-            bound = next(c for c in cases if c["name"] == name)["tolerance"]["fp32_max_abs"] \
-                if "tolerance" in cases[0] else next(c for c in cases if c["name"] == name)["fp32_max_abs"]
+            bound = next(c for c in cases["cases"] if c["name"] == name)["tolerance"]["fp32_max_abs"]
             with open(os.path.join(folder, "goldens.json")) as file:
                 ids = json.load(file)["short_ids"]
             out = self.path("l.safetensors")
