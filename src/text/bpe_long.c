@@ -7,7 +7,7 @@
 #include "bpe.h"
 #include <stdlib.h>
 
-enum { MAX_SORTS = 64 };
+enum { MAX_SORTS = 64, N_KNOWN = 64 };
 
 typedef struct node {
     int32_t id, prev, next; /* id < 0: merged into its left neighbour */
@@ -23,6 +23,13 @@ typedef struct queue {
     bool is_sorted, in_heap;
 } queue;
 
+/* A pair that was looked up: long rows repeat few pairs. */
+typedef struct known_pair {
+    uint64_t pair;
+    const bpe_merge *merge; /* NULL: none */
+    int32_t queue;          /* -1: not asked for yet */
+} known_pair;
+
 typedef struct merger {
     const bpe *b;
     node *nodes;
@@ -36,6 +43,7 @@ typedef struct merger {
     size_t n_heap;
     int n_sorts;
     bool failed;
+    known_pair known[N_KNOWN];
 } merger;
 
 static bool grow(void **array, size_t *capacity, size_t need, size_t size) {
@@ -109,12 +117,28 @@ static queue *queue_of(merger *m, uint32_t rank) {
     return &m->queues[m->slots[slot] - 1];
 }
 
+static known_pair *look_up(merger *m, int32_t left, int32_t right) {
+    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    known_pair *k = &m->known[((uint32_t)left * 7 + (uint32_t)right) & (N_KNOWN - 1)];
+    if (k->pair != pair) *k = (known_pair){pair, bpe_find(m->b, left, right), -1};
+    return k;
+}
+
+static queue *queue_of_pair(merger *m, known_pair *k) {
+    if (k->queue >= 0) return &m->queues[k->queue];
+    queue *q = queue_of(m, k->merge->rank);
+    if (q) k->queue = (int32_t)(q - m->queues);
+    return q;
+}
+
 /* Queues the pair that begins at `at`; returns its rank. */
 static uint32_t push_pair(merger *m, int32_t at) {
     const node *left = &m->nodes[at];
-    const bpe_merge *merge = left->next < 0 ? NULL : bpe_find(m->b, left->id, m->nodes[left->next].id);
+    if (left->next < 0) return BPE_NO_RANK;
+    known_pair *k = look_up(m, left->id, m->nodes[left->next].id);
+    const bpe_merge *merge = k->merge;
     if (!merge) return BPE_NO_RANK;
-    queue *q = queue_of(m, merge->rank);
+    queue *q = queue_of_pair(m, k);
     if (!q || !grow((void **)&m->pairs, &m->pair_capacity, m->n_pairs + 1, sizeof *m->pairs)) {
         m->failed = true;
         return BPE_NO_RANK;
@@ -176,7 +200,7 @@ static void drain(merger *m, uint32_t index) {
         q->first = pair.next;
         const node *left = &m->nodes[pair.at];
         if (left->id < 0 || left->next < 0) continue;
-        const bpe_merge *merge = bpe_find(m->b, left->id, m->nodes[left->next].id);
+        const bpe_merge *merge = look_up(m, left->id, m->nodes[left->next].id)->merge;
         if (!merge || merge->rank != rank) continue;
         if (join(m, pair.at, merge->id) < rank || !m->queues[index].is_sorted) break;
     }
@@ -260,6 +284,7 @@ static void merge_heap(merger *m, int32_t n) {
 bool bpe_merge_long(const bpe *b, bpe_scratch *s, int32_t *ids, size_t *count) {
     const int32_t n = (int32_t)*count;
     merger m = {.b = b};
+    for (int i = 0; i < N_KNOWN; i++) m.known[i].pair = BPE_NO_PAIR;
     if (s->block_bytes < (size_t)n * sizeof(node)) {
         mem_free(s->block);
         s->block = mem_array((size_t)n, sizeof(node));

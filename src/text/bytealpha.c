@@ -34,16 +34,21 @@ void bytealpha_encode(strbuf *out, span bytes) {
 }
 
 bool bytealpha_decode(strbuf *out, span text) {
+    char bytes[256];
     const size_t start = out->bytes;
+    size_t n = 0;
     for (size_t i = 0; i < text.bytes;) {
         uint32_t c;
         i += (size_t)uni_next(text.at + i, &c);
-        const int byte = bytealpha_byte(c);
+        const int byte = c > ' ' && c < 0x7F ? (int)c : bytealpha_byte(c);
         if (byte < 0) {
             out->bytes = start;
             return false;
         }
-        strbuf_char(out, (char)byte);
+        bytes[n++] = (char)byte;
+        if (n < sizeof bytes && i < text.bytes) continue;
+        strbuf_add(out, bytes, n);
+        n = 0;
     }
     return true;
 }

@@ -89,12 +89,14 @@ static bool run_body(tmpl_run *r) {
 }
 
 static bool take_context(tmpl_run *r, const json_t *context) {
-    value all, exported;
+    value all, exported = {.dict = NULL};
     if (!json_is_object(context)) return tmpl_fail(r, "the context is not a JSON object");
-    if (!tmpl_from_json(r, context, &all) || !value_dict(r, &exported)) return false;
+    if (!tmpl_from_json(r, context, &all) || (r->t->blocks.count && !value_dict(r, &exported))) return false;
     r->context = all.dict;
     r->exported = exported.dict;
-    return true;
+    if (r->t->blocks.count) return true;
+    r->known = arena_zget(&r->memory, (size_t)r->t->n_reads, sizeof *r->known); /* all V_MISSING */
+    return r->known || tmpl_no_memory(r);
 }
 
 qp_status tmpl_render(const tmpl *t, const json_t *context, double now_unix_seconds, const tmpl_limits *limits,

@@ -218,7 +218,7 @@ bool value_unary(tmpl_run *r, oper op, value a, value *out) {
 /* ---- rounding and conversion ---- */
 
 static bool round_int(tmpl_run *r, int64_t x, int64_t digits, value *out) {
-    value unit, rest;
+    value unit = {0}, rest = {0};
     if (digits >= 0) return *out = value_int(x), true;
     if (digits < -18) return *out = value_int(0), true;
     if (!power_int(r, 10, -digits, &unit)) return false;

@@ -32,7 +32,7 @@ typedef enum node_kind {
     N_OPERAND, /* op, a */
     N_CONCAT,  /* list */
     N_COND,    /* a if b else c (may be NULL) */
-    N_GETATTR, /* a, text */
+    N_GETATTR, /* a, text; is_flag: dictionaries have no such attribute, only perhaps an item */
     N_GETITEM, /* a, b */
     N_SLICE,   /* a:b:c, each may be NULL */
     N_CALL,    /* a; list of arguments, list2 of N_KEYWORD, b = *args, c = **kwargs */
@@ -89,6 +89,7 @@ typedef enum load_kind { LOAD_PARAM, LOAD_RESOLVE, LOAD_ALIAS, LOAD_MISSING } lo
 /* What happens to a variable when its frame is entered. */
 typedef struct frame_load {
     uint8_t kind;
+    uint16_t read; /* LOAD_RESOLVE: number of the name among tmpl.reads */
     var_ref to, from;
     const vstr *name;
 } frame_load;

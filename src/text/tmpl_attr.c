@@ -141,12 +141,6 @@ static bool of_every_object(span name) {
 
 bool value_getattr(tmpl_run *r, value on, const vstr *name, value *out) {
     bool is_known;
-    if (on.kind == V_DICT) { /* the common case first: a key that is no method */
-        const vpair *found = tmpl_dict_find_text(on.dict, name);
-        if (found && !tmpl_method_find(on, (span){name->at, name->bytes}) &&
-            !tmpl_method_is_unsafe(on, (span){name->at, name->bytes}) && !(name->bytes && name->at[0] == '_'))
-            return *out = found->val, true;
-    }
     if (on.kind == V_UNDEFINED && !of_every_object((span){name->at, name->bytes})) return tmpl_fail_undefined(r, on);
     if (!attribute(r, on, name, out, &is_known)) return false;
     if (is_known) {
@@ -264,7 +258,7 @@ static bool slice_range(tmpl_run *r, value on, const cut *c, value stop, value *
 bool value_slice(tmpl_run *r, value on, value start, value stop, value step, value *out) {
     size_t length = 0;
     bool has_length;
-    cut c;
+    cut c = {0};
     if (on.kind == V_UNDEFINED) return tmpl_fail_undefined(r, on);
     if (on.kind == V_DICT) return tmpl_fail(r, "unhashable type: 'slice'");
     if (on.kind != V_STR && !value_is_seq(on) && on.kind != V_RANGE)

@@ -79,7 +79,7 @@ static vpair *find(tmpl_run *r, const vdict *d, value key, uint64_t hash) {
 }
 
 vpair *tmpl_dict_find(tmpl_run *r, const vdict *d, value key) {
-    uint64_t hash;
+    uint64_t hash = 0;
     return value_hash(r, key, &hash) ? find(r, d, key, hash) : NULL;
 }
 
@@ -112,7 +112,7 @@ static bool grow(tmpl_run *r, vdict *d) {
 }
 
 bool tmpl_dict_set(tmpl_run *r, vdict *d, value key, value val) {
-    uint64_t hash;
+    uint64_t hash = 0;
     if (!tmpl_spend(r, 1) || !value_hash(r, key, &hash)) return false;
     vpair *found = find(r, d, key, hash);
     if (r->status != QP_OK) return false;

@@ -120,6 +120,10 @@ static bool eval_getattr(tmpl_run *r, const node *n, value *out) {
     value on;
     if (!tmpl_eval(r, n->a, &on)) return false;
     r->at = n->at;
+    if (on.kind == V_DICT && n->is_flag) { /* no attribute of dictionaries has this name */
+        const vpair *found = tmpl_dict_find_text(on.dict, n->text);
+        if (found) return *out = found->val, true;
+    }
     return value_getattr(r, on, n->text, out);
 }
 

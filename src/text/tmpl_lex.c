@@ -182,7 +182,7 @@ static qp_status lex_token(lexer *l) {
     qp_status status = tmpl_read_literal(rest, after_dot, l->memory, &t, &bytes, l->source, l->err);
     if (status != QP_OK) return status;
     if (!bytes) return lex_operator(l);
-    token *added;
+    token *added = NULL;
     ERR_TRY(add(l, (token_kind)t.kind, l->at, t.text, &added));
     added->integer = t.integer;
     added->real = t.real;

@@ -232,8 +232,8 @@ static bool padding(tmpl_run *r, value on, const value *args, int64_t *missing, 
 }
 
 static bool method_center(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
-    int64_t missing;
-    span fill;
+    int64_t missing = 0;
+    span fill = {0};
     if (!padding(r, on, args, &missing, &fill)) return false;
     /* an odd rest goes left if the whole width is odd, as CPython does */
     const int64_t left = missing / 2 + (missing & ((int64_t)tmpl_text_points(on.str) + missing) & 1);
@@ -241,21 +241,21 @@ static bool method_center(tmpl_run *r, value on, const value *args, const call_a
 }
 
 static bool method_ljust(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
-    int64_t missing;
-    span fill;
+    int64_t missing = 0;
+    span fill = {0};
     return padding(r, on, args, &missing, &fill) && pad(r, on, 0, missing, fill, out);
 }
 
 static bool method_rjust(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
-    int64_t missing;
-    span fill;
+    int64_t missing = 0;
+    span fill = {0};
     return padding(r, on, args, &missing, &fill) && pad(r, on, missing, 0, fill, out);
 }
 
 static bool method_zfill(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     const value width[2] = {args[0], {.kind = V_MISSING}};
-    int64_t missing;
-    span fill;
+    int64_t missing = 0;
+    span fill = {0};
     if (!padding(r, on, width, &missing, &fill)) return false;
     const bool has_sign = on.str->bytes && (on.str->at[0] == '-' || on.str->at[0] == '+');
     if (!missing || !has_sign) return pad(r, on, missing, 0, SPAN("0"), out);

@@ -18,17 +18,20 @@ static void place_list(scoper *s, const node_list *list, const place_in *in) {
     for (int i = 0; i < list->count && s->status == QP_OK; i++) place(s, list->at[i], in);
 }
 
-static void note_read(scoper *s, const vstr *name) {
+/* Numbers the names that are looked up in the context. */
+static uint16_t note_read(scoper *s, const vstr *name) {
     tmpl *t = s->t;
     for (int i = 0; i < t->n_reads; i++)
-        if (tmpl_text_equal(t->reads[i], name)) return;
-    if ((t->n_reads & (t->n_reads - 1)) == 0) {
+        if (tmpl_text_equal(t->reads[i], name)) return (uint16_t)i;
+    if (t->n_reads == NO_SLOT) tmpl_scope_fail(s, s->t->body.at[0], QP_TOO_LARGE, "more than 65535 variables", NULL);
+    if (s->status == QP_OK && (t->n_reads & (t->n_reads - 1)) == 0) {
         const vstr **reads = tmpl_scope_get(s, &t->memory, t->n_reads ? 2 * (size_t)t->n_reads : 1, sizeof *reads);
-        if (!reads) return;
-        if (t->n_reads) memcpy(reads, t->reads, (size_t)t->n_reads * sizeof *reads);
-        t->reads = reads;
+        if (reads && t->n_reads) memcpy(reads, t->reads, (size_t)t->n_reads * sizeof *reads);
+        if (reads) t->reads = reads;
     }
-    t->reads[t->n_reads++] = name;
+    if (s->status != QP_OK) return 0;
+    t->reads[t->n_reads] = name;
+    return (uint16_t)t->n_reads++;
 }
 
 /* What entering this scope does; its names are complete. */
@@ -42,9 +45,9 @@ static frame_info *make_frame(scoper *s, const scope *names) {
     for (int i = 0; i < names->count; i++) {
         const symbol *y = &names->at[i];
         if (y->load == LOAD_PARAM) continue;
-        loads[frame->n_loads++] =
-            (frame_load){.kind = (uint8_t)y->load, .to = {.slot = y->slot}, .from = y->from, .name = y->name};
-        if (y->load == LOAD_RESOLVE) note_read(s, y->name);
+        frame_load *load = &loads[frame->n_loads++];
+        *load = (frame_load){.kind = (uint8_t)y->load, .to = {.slot = y->slot}, .from = y->from, .name = y->name};
+        if (y->load == LOAD_RESOLVE) load->read = note_read(s, y->name);
     }
     return frame;
 }

@@ -38,6 +38,9 @@ static node *parse_dot(parser *p, node *on) {
     node *n = tmpl_node_new(p, N_GETATTR, at);
     n->a = on;
     n->text = tmpl_parse_text(p, name->text);
+    const value dict = {.kind = V_DICT};
+    n->is_flag =
+        name->text.at[0] != '_' && !tmpl_method_find(dict, name->text) && !tmpl_method_is_unsafe(dict, name->text);
     return tmpl_parse_checked(p, n);
 }
 

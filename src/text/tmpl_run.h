@@ -21,7 +21,8 @@ typedef struct tmpl_run {
     strbuf *out; /* what the current body writes to */
     activation *vars;
     vdict *context;    /* what the caller gave */
-    vdict *exported;   /* top-level sets; only kept where the template has blocks */
+    vdict *exported;   /* top-level sets; NULL where the template has no blocks */
+    value *known;      /* the context's answers by number of the name; NULL where they may change */
     vdict *block_vars; /* what a scoped block sees on top; NULL: nothing */
     double now;
     uint64_t steps; /* left */

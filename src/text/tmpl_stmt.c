@@ -3,15 +3,22 @@
  * Output goes to r->out, which is the caller's buffer at first and another one while a body's text is caught. */
 #include "tmpl_tables.h"
 
-static bool find_variable(tmpl_run *r, const vstr *name, value *out) {
+/* A variable of the context, which hides a global function. Without blocks the answer stays the same throughout a
+ * rendering, so it is remembered. */
+static value find_variable(tmpl_run *r, const frame_load *load) {
     const vdict *const where[] = {r->block_vars, r->exported, r->context};
+    value *known = r->known ? &r->known[load->read] : NULL;
+    if (known && known->kind != V_MISSING) return *known;
     for (int i = 0; i < 3; i++) {
-        const vpair *found = where[i] ? tmpl_dict_find_text(where[i], name) : NULL;
-        if (found) return *out = found->val, true;
+        const vpair *found = where[i] ? tmpl_dict_find_text(where[i], load->name) : NULL;
+        if (!found) continue;
+        if (known) *known = found->val;
+        return found->val;
     }
-    const struct global_row *row = tmpl_global_find(name);
-    *out = (value){.kind = row ? V_FUNCTION : V_MISSING, .function = row};
-    return row != NULL;
+    const struct global_row *row = tmpl_global_find(load->name);
+    const value function = {.kind = row ? V_FUNCTION : V_MISSING, .function = row};
+    if (known) *known = row ? function : value_undefined_name(r, load->name);
+    return function;
 }
 
 bool tmpl_enter_frame(tmpl_run *r, const frame_info *frame) {
@@ -19,7 +26,7 @@ bool tmpl_enter_frame(tmpl_run *r, const frame_info *frame) {
         const frame_load *l = &frame->loads[i];
         value *to = tmpl_slot(r, l->to);
         if (l->kind == LOAD_RESOLVE)
-            find_variable(r, l->name, to);
+            *to = find_variable(r, l);
         else if (l->kind == LOAD_ALIAS)
             *to = *tmpl_slot(r, l->from);
         else

@@ -48,7 +48,7 @@ static bool add_base64(strbuf *out, span text) {
         bits = bits << 6 | (uint32_t)digit;
         if ((n += 6) >= 8) strbuf_char(out, (char)(bits >> (n -= 8)));
     }
-    return text.bytes > 0;
+    return out->bytes > 0;
 }
 
 static bool read_number(span text, int64_t *out) {

@@ -10,7 +10,7 @@ uint32_t vocab_hash(const char *at, size_t bytes) {
         h ^= h >> 32;
     }
     uint64_t tail = 0;
-    memcpy(&tail, at, bytes);
+    if (bytes) memcpy(&tail, at, bytes); /* at may be NULL */
     h = (h ^ tail) * 0xC4CEB9FE1A85EC53ull;
     return (uint32_t)(h ^ h >> 32);
 }
