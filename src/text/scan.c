@@ -57,8 +57,11 @@ static size_t match_from(const scan *s, int index, span text, size_t at);
 /* Characters of a class, then the rest with as many of them as leave it a match. */
 static size_t match_class(const scan *s, const scan_node *node, span text, size_t at) {
     uint32_t n;
+    const scan_node *next = &s->nodes[node->next];
+    const bool needs_one = next->op == SCAN_CLASS && next->min;
     at = run_of(s, node, text, at, &n);
     for (; n >= node->min; n--, at = back_one(text, at)) {
+        if (needs_one && n && !step(s, next->class_index, text, at)) continue;
         const size_t found = match_from(s, node->next, text, at);
         if (found != SCAN_NONE || n == 0) return found;
     }
