@@ -74,21 +74,26 @@ static qp_status load_prompt(generation *g, const strbuf *text, qp_error *err) {
 
 /* ---- settings ---- */
 
-static qp_sampling sampling_of(const session *s, uint64_t seed) {
-    static const double SOME_MIN_P = 0.05;
+/* Where the user says nothing: what the model's maker recommends, else settings that suit most models. */
+static qp_sampling default_sampling(const generation *g) {
+    const session *s = g->s;
+    if (g->info.has_sampling) return g->info.sampling;
+    const bool has_truncation = session_given(s, &s->o->top_k) || session_given(s, &s->o->top_p);
+    return (qp_sampling){.temperature = 0.8f, .min_p = has_truncation ? 0 : 0.05f};
+}
+
+static qp_sampling sampling_of(const generation *g) {
+    const session *s = g->s;
     const options *o = s->o;
-    const bool has_truncation = session_given(s, &o->top_k) || session_given(s, &o->top_p);
-    const bool has_min_p = session_given(s, &o->min_p);
-    return (qp_sampling){
-        .temperature = o->greedy ? 0 : (float)o->temperature,
-        .top_k = (int)o->top_k,
-        .top_p = (float)o->top_p,
-        .min_p = (float)(has_min_p        ? o->min_p
-                         : has_truncation ? 0
-                                          : SOME_MIN_P),
-        .temperature_last = o->temperature_last,
-        .seed = seed,
-    };
+    qp_sampling out = default_sampling(g);
+    if (session_given(s, &o->temperature)) out.temperature = (float)o->temperature;
+    if (session_given(s, &o->top_k)) out.top_k = (int)o->top_k;
+    if (session_given(s, &o->top_p)) out.top_p = (float)o->top_p;
+    if (session_given(s, &o->min_p)) out.min_p = (float)o->min_p;
+    if (o->greedy) out.temperature = 0;
+    out.temperature_last = o->temperature_last;
+    out.seed = g->seed;
+    return out;
 }
 
 /* Tokens of cache: what was asked for, else what prompt and -n need, else the trained context as far as half of the
@@ -232,7 +237,7 @@ static qp_status run_job(generation *g, qp_generator *generator, qp_error *err) 
                                    .show_special = o->show_special,
                                    .stop = o->stop.at,
                                    .n_stop = o->stop.count,
-                                   .sampling = sampling_of(s, g->seed)};
+                                   .sampling = sampling_of(g)};
     qp_job *job;
     ERR_TRY(qp_job_new(&job, generator, &wanted, err));
     interrupt_catch(s->interrupt, cancel, job);

@@ -87,15 +87,16 @@ const option_row option_rows[] = {
     FLAG("tensors", 0, tensors, GROUP_OUTPUT, FOR_INSPECT, "list all tensors"),
 
     FLAG("greedy", 0, greedy, GROUP_SAMPLING, FOR_GENERATE, "always the most probable token: temperature 0"),
-    NUMBER(OPTION_REAL, "temperature", 0, temperature, GROUP_SAMPLING, FOR_GENERATE, 0, 100, "0.8",
-           "flatter above 1, sharper below; under 0.01 greedy"),
+    NUMBER(OPTION_REAL, "temperature", 0, temperature, GROUP_SAMPLING, FOR_GENERATE, 0, 100, NULL,
+           "flatter above 1, sharper below; under 0.01 greedy (default of this and the next three: what the model's "
+           "generation_config.json recommends, else temperature 0.8)"),
     NUMBER(OPTION_INT, "top-k", 0, top_k, GROUP_SAMPLING, FOR_GENERATE, 0, MANY, NULL,
-           "keep the N most probable tokens (default: off)"),
+           "keep the N most probable tokens; 0 is off"),
     NUMBER(OPTION_REAL, "top-p", 0, top_p, GROUP_SAMPLING, FOR_GENERATE, 0, 1, NULL,
-           "keep the fewest tokens whose probabilities reach N (default: off)"),
+           "keep the fewest tokens whose probabilities reach N; 0 or 1 is off"),
     NUMBER(OPTION_REAL, "min-p", 0, min_p, GROUP_SAMPLING, FOR_GENERATE, 0, 1, NULL,
-           "keep tokens at least N times as probable as the best (default: 0.05 if neither --top-k nor --top-p is "
-           "given)"),
+           "keep tokens at least N times as probable as the best; 0 is off (where the model recommends nothing: 0.05 "
+           "if neither --top-k nor --top-p is given)"),
     FLAG("temperature-last", 0, temperature_last, GROUP_SAMPLING, FOR_GENERATE, "temperature after the truncations"),
     NUMBER(OPTION_INT, "seed", 0, seed, GROUP_SAMPLING, FOR_GENERATE, 0, SEEDS, NULL,
            "the same seed gives the same text (default: another one each time)"),
