@@ -22,7 +22,7 @@ typedef struct dev_options {
     const char *cpu_level; /* NULL: best; "ref", "avx2", "avx512", "avx512bf16", "amx" */
     int threads;           /* 0: usable physical cores */
     bool pin_threads;
-    bool exact;            /* float32 activations everywhere */
+    bool exact; /* float32 activations everywhere */
     qp_log log;
 } dev_options;
 
@@ -98,21 +98,21 @@ typedef struct row_span {
 /* Normalises q and k per head where asked, rotates them (halves style: element i with i + rot_dims/2), rotates q in
  * place, writes k and v into the pages. */
 typedef struct rope_store_args {
-    float *q;             /* [n_rows][n_heads * head_dim], contiguous rows */
-    float *k;             /* [n_rows][n_kv_heads * head_dim]; scratch afterwards */
-    const float *v;       /* as k */
+    float *q;       /* [n_rows][n_heads * head_dim], contiguous rows */
+    float *k;       /* [n_rows][n_kv_heads * head_dim]; scratch afterwards */
+    const float *v; /* as k */
     int n_heads;
     const float *q_norm, *k_norm; /* [head_dim] RMS norm weights, or NULL */
     float norm_eps;
-    int rot_dims;             /* even, <= head_dim */
-    const float *cos, *sin;   /* [n_rows][rot_dims / 2] */
+    int rot_dims;           /* even, <= head_dim */
+    const float *cos, *sin; /* [n_rows][rot_dims / 2] */
     kv_view kv;
     const row_span *spans;
     int n_spans;
 } rope_store_args;
 
-/* out[row] = softmax(scale * q . K, over positions max(0, p - window + 1) .. p) V, per head; kv head = head / (n_heads /
- * n_kv_heads). Never materialises the score matrix: page by page with a running maximum (Milakov and Gimelshein
+/* out[row] = softmax(scale * q . K, over positions max(0, p - window + 1) .. p) V, per head; kv head = head / (n_heads
+ * / n_kv_heads). Never materialises the score matrix: page by page with a running maximum (Milakov and Gimelshein
  * 2018), pages in ascending order. */
 typedef struct attend_args {
     const float *q; /* [n_rows][n_heads * head_dim] */
@@ -145,7 +145,8 @@ typedef struct dev_ops {
     void (*give)(device *d, void *memory, size_t bytes);
     void (*upload)(device *d, void *to, const void *from, size_t bytes);
     void (*download)(device *d, void *to, const void *from, size_t bytes);
-    /* Makes a weight of a stored matrix; the matrix' parts must outlive it. QP_UNSUPPORTED for a format without kernel. */
+    /* Makes a weight of a stored matrix; the matrix' parts must outlive it. QP_UNSUPPORTED for a format without kernel.
+     */
     qp_status (*weight_open)(device *d, dev_weight *out, const quant_matrix *m, qp_error *err);
     void (*weight_close)(device *d, dev_weight *w);
     /* Makes room for steps of up to max_rows rows and inputs of up to max_in floats; before the first op. */
