@@ -1,4 +1,4 @@
-/* bench/tokenizer.c — how fast a tokenizer opens, encodes and decodes; one JSON object on the standard output.
+/* tokenizer.c — how fast a tokenizer opens, encodes and decodes; one JSON object on the standard output.
  *
  *     bench_tokenizer TOKENIZER TEXT [REPEATS]      TOKENIZER: a folder, tokenizer.json, ... ; TEXT: a file
  *

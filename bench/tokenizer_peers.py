@@ -44,7 +44,7 @@ def split_patterns(pre):
 
 
 def make_tiktoken(path):
-    """The same tokenizer for tiktoken, where it can be said there: byte-level, one pattern, ranks in the order of ids."""
+    """The same tokenizer for tiktoken, where it can be said there: byte-level, one pattern, ranks by id."""
     import tiktoken
     data = json.load(open(path))
     patterns = split_patterns(data["pre_tokenizer"])

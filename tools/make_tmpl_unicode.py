@@ -30,7 +30,8 @@ def text(s):
     return "{" + ", ".join(f"0x{ord(c):x}" for c in s) + "}"
 
 
-print("/* tmpl_unicode_data.h — made by tools/make_tmpl_unicode.py (Unicode " + unicodedata.unidata_version + "); do not edit. */")
+version = unicodedata.unidata_version
+print(f"/* tmpl_unicode_data.h — made by tools/make_tmpl_unicode.py (Unicode {version}); do not edit. */")
 print("#ifndef TEXT_TMPL_UNICODE_DATA_H\n#define TEXT_TMPL_UNICODE_DATA_H\n\n#include <stdint.h>\n")
 table("decimal_ranges", "str.isdecimal(): whole rows of ten, from a zero", str.isdecimal)
 table("digit_ranges", "str.isdigit() but not isdecimal()", lambda c: c.isdigit() and not c.isdecimal())
@@ -41,7 +42,7 @@ table("other_lower_ranges", "str.islower() although not Ll", lambda c: c.islower
 table("case_ignorable_ranges", "skipped when a final sigma looks around",
       lambda c: ("A\u03a3" + c).lower()[1] == "\u03c2" and ("A\u03a3" + c + "A").lower()[1] == "\u03c3")
 print("typedef struct case_row {\n    uint32_t from, upper[3], lower[3], title[3];\n} case_row;")
-print("/* Mappings to several characters, and those where the single ones are not utf8proc's. */\nstatic const case_row case_rows[] = {")
+print("/* Mappings to several characters. */\nstatic const case_row case_rows[] = {")
 for ch in CHARS:
     u, l, t = ch.upper(), ch.lower(), ch.title()
     if max(len(u), len(l), len(t)) > 1:

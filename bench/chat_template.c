@@ -1,7 +1,7 @@
-/* bench/template.c — how fast a chat template is parsed and a long conversation rendered; JSON lines on the standard
+/* chat_template.c — how fast a chat template is parsed and a long conversation rendered; JSON lines on the standard
  * output.
  *
- *     bench_template [TEMPLATE.jinja] [REPEATS]      without a file: two templates of our own
+ *     bench_chat_template [TEMPLATE.jinja] [REPEATS]      without a file: two templates of our own
  *
  * 100 messages of about 400 characters; the tool template also has tool calls, results and three tools. Medians of
  * REPEATS (31) with the least and the greatest; one thread, processor time, the clock stopped when the text is whole.
@@ -87,7 +87,7 @@ static int by_value(const void *a, const void *b) {
 
 static void check(qp_status status, const qp_error *err) {
     if (status == QP_OK) return;
-    fprintf(stderr, "bench_template: %s\n", err->text);
+    fprintf(stderr, "bench_chat_template: %s\n", err->text);
     exit(1);
 }
 
