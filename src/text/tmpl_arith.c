@@ -239,11 +239,12 @@ bool value_round(tmpl_run *r, value number, int64_t digits, value *out) {
     if (!isfinite(x) || x == 0 || digits > 323) return true;
     if (digits >= 0) {
         /* printf rounds the exact value, ties to even, as Python does */
-        char *exact = NULL;
-        if (asprintf(&exact, "%.*f", (int)digits, x) < 0) return tmpl_no_memory(r);
-        *out = value_real(strtod(exact, NULL));
-        free(exact);
-        return true;
+        strbuf exact = {0};
+        strbuf_format(&exact, "%.*f", (int)digits, x);
+        if (!exact.failed) *out = value_real(strtod(exact.at, NULL));
+        const bool is_right = !exact.failed || tmpl_no_memory(r);
+        strbuf_free(&exact);
+        return is_right;
     }
     snprintf(text, sizeof text, "%.17e", x);
     const int exponent = atoi(strchr(text, 'e') + 1);

@@ -34,19 +34,12 @@ bool tmpl_no_memory(tmpl_run *r) {
     return false;
 }
 
-bool tmpl_spend(tmpl_run *r, uint64_t steps) {
-    if (r->status != QP_OK) return false;
-    if (steps > r->steps)
-        return r->steps = 0, tmpl_fail_as(r, QP_TOO_LARGE, "rendering takes more steps than the limit allows");
-    r->steps -= steps;
-    return true;
+bool tmpl_out_of_steps(tmpl_run *r) {
+    r->steps = 0;
+    return tmpl_fail_as(r, QP_TOO_LARGE, "rendering takes more steps than the limit allows");
 }
 
-bool tmpl_enter(tmpl_run *r) {
-    r->depth--; /* even on failure: callers leave in any case */
-    if (r->depth >= 0) return true;
-    return tmpl_fail_as(r, QP_TOO_LARGE, "maximum recursion depth exceeded");
-}
+bool tmpl_too_deep(tmpl_run *r) { return tmpl_fail_as(r, QP_TOO_LARGE, "maximum recursion depth exceeded"); }
 
 void *tmpl_get(tmpl_run *r, size_t count, size_t size) {
     void *at = arena_get(&r->memory, count, size);

@@ -40,8 +40,16 @@ bool tmpl_fail(tmpl_run *r, const char *format, ...) __attribute__((format(print
 /* For limits, memory and what this engine does not do. */
 bool tmpl_fail_as(tmpl_run *r, qp_status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool tmpl_no_memory(tmpl_run *r);
-bool tmpl_spend(tmpl_run *r, uint64_t steps);
-bool tmpl_enter(tmpl_run *r);
+bool tmpl_out_of_steps(tmpl_run *r);
+bool tmpl_too_deep(tmpl_run *r);
+static inline bool tmpl_spend(tmpl_run *r, uint64_t steps) {
+    if (r->status != QP_OK) return false;
+    if (steps > r->steps) return tmpl_out_of_steps(r);
+    r->steps -= steps;
+    return true;
+}
+/* Takes a level even when it fails: callers leave in any case. */
+static inline bool tmpl_enter(tmpl_run *r) { return --r->depth >= 0 || tmpl_too_deep(r); }
 static inline void tmpl_leave(tmpl_run *r) { r->depth++; }
 /* NULL (and failed) over the memory limit. */
 void *tmpl_get(tmpl_run *r, size_t count, size_t size);

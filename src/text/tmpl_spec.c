@@ -78,40 +78,45 @@ bool tmpl_spec_int(tmpl_run *r, strbuf *out, int64_t x, const spec *s) {
 
 /* Without a type but with a precision: like g, but a whole number keeps ".0", for which one digit more is needed
  * before it goes to an exponent. */
-static char *short_digits(double x, const spec *s) {
+static void short_digits(strbuf *out, double x, const spec *s) {
     const int precision = s->precision ? (int)s->precision : 1;
-    char *text = NULL, *made = NULL;
-    if (!isfinite(x)) return asprintf(&text, "%g", x) < 0 ? NULL : text;
-    if (asprintf(&text, "%.*e", precision - 1, x) < 0) return NULL;
-    char *mark = strchr(text, 'e');
-    const int exponent = atoi(mark + 1);
-    if (exponent >= -4 && exponent < precision - 1) {
-        free(text);
-        if (asprintf(&text, s->is_alternate ? "%#.*g" : "%.*g", precision, x) < 0) return NULL;
-        if (strchr(text, '.')) return text;
-        mark = text + strlen(text);
-        if (asprintf(&made, "%s.0", text) < 0) made = NULL;
+    strbuf text = {0};
+    strbuf_format(&text, "%.*e", precision - 1, x);
+    const char *mark = text.failed || !isfinite(x) ? NULL : strchr(text.at, 'e');
+    const int exponent = mark ? atoi(mark + 1) : 0;
+    if (!mark) {
+        strbuf_format(out, "%g", x);
+    } else if (exponent >= -4 && exponent < precision - 1) {
+        const size_t before = out->bytes;
+        strbuf_format(out, s->is_alternate ? "%#.*g" : "%.*g", precision, x);
+        if (!out->failed && !strchr(out->at + before, '.')) strbuf_text(out, ".0");
     } else {
-        size_t digits = (size_t)(mark - text);
-        while (!s->is_alternate && strchr(text, '.') && text[digits - 1] == '0') digits--;
-        if (text[digits - 1] == '.') digits--;
-        if (asprintf(&made, "%.*s%s", (int)digits, text, mark) < 0) made = NULL;
+        size_t digits = (size_t)(mark - text.at);
+        const bool has_point = memchr(text.at, '.', digits);
+        while (has_point && !s->is_alternate && text.at[digits - 1] == '0') digits--;
+        if (text.at[digits - 1] == '.') digits--;
+        strbuf_add(out, text.at, digits);
+        strbuf_text(out, mark);
     }
-    free(text);
-    return made;
+    out->failed |= text.failed;
+    strbuf_free(&text);
 }
 
 /* The digits of |x| by type and precision, as printf has them. */
-static char *real_digits(double x, const spec *s) {
-    char format[8] = "%";
-    char *text = NULL;
-    char type = s->type;
+static void real_digits(strbuf *out, double x, const spec *s) {
+    char format[8];
     const int precision = s->precision < 0 ? 6 : (int)s->precision;
-    if (!type) return short_digits(x, s);
-    if (type == '%') x *= 100, type = 'f';
-    if (type == 'n') type = 'g';
+    if (!s->type) {
+        short_digits(out, x, s);
+        return;
+    }
+    const char type = s->type == '%' ? 'f' : s->type == 'n' ? 'g' : s->type;
     snprintf(format, sizeof format, "%%%s.*%c", s->is_alternate ? "#" : "", type);
-    return asprintf(&text, format, precision, x) < 0 ? NULL : text;
+    /* the format is made of constants: "%", perhaps "#", ".*" and one of eEfFgG */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    strbuf_format(out, format, precision, s->type == '%' ? x * 100 : x);
+#pragma GCC diagnostic pop
 }
 
 bool tmpl_spec_real(tmpl_run *r, strbuf *out, double x, const spec *s) {
@@ -121,10 +126,7 @@ bool tmpl_spec_real(tmpl_run *r, strbuf *out, double x, const spec *s) {
     if (!s->type && s->precision < 0) {
         tmpl_real_repr(&body, fabs(x));
     } else {
-        char *digits = real_digits(fabs(x), s);
-        if (!digits) return tmpl_no_memory(r);
-        strbuf_text(&body, digits);
-        free(digits);
+        real_digits(&body, fabs(x), s);
     }
     bool is_zero = !body.failed;
     size_t whole = 0;

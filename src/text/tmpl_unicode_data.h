@@ -154,7 +154,7 @@ static const uint32_t case_ignorable_ranges[][2] = {
 typedef struct case_row {
     uint32_t from, upper[3], lower[3], title[3];
 } case_row;
-/* Mappings to several characters, and those where the single ones are not utf8proc's. */
+/* Mappings to several characters. */
 static const case_row case_rows[] = {
     {0xdf, {0x53, 0x53}, {0xdf}, {0x53, 0x73}},
     {0x130, {0x130}, {0x69, 0x307}, {0x130}},
