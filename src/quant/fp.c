@@ -42,18 +42,29 @@ uint16_t quant_f32_to_f16(float value) {
     return (uint16_t)(sign | (bits_of(float_of(magnitude) + 0.5f) - bits_of(0.5f)));
 }
 
+/* Matrices lie where the file put them: at any address, so elements are copied out, not pointed at. */
+static const uint8_t *row_at(const quant_matrix *m, int64_t row, size_t each) {
+    return (const uint8_t *)m->parts[0] + (size_t)row * (size_t)m->n_in * each;
+}
+
+static uint16_t load16(const uint8_t *at) {
+    uint16_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
 static void unpack_f32(float *out, const quant_matrix *m, int64_t row) {
-    memcpy(out, (const float *)m->parts[0] + (size_t)row * (size_t)m->n_in, (size_t)m->n_in * sizeof(float));
+    memcpy(out, row_at(m, row, sizeof(float)), (size_t)m->n_in * sizeof(float));
 }
 
 static void unpack_f16(float *out, const quant_matrix *m, int64_t row) {
-    const uint16_t *in = (const uint16_t *)m->parts[0] + (size_t)row * (size_t)m->n_in;
-    for (int64_t i = 0; i < m->n_in; i++) out[i] = quant_f16_to_f32(in[i]);
+    const uint8_t *in = row_at(m, row, 2);
+    for (int64_t i = 0; i < m->n_in; i++) out[i] = quant_f16_to_f32(load16(in + 2 * i));
 }
 
 static void unpack_bf16(float *out, const quant_matrix *m, int64_t row) {
-    const uint16_t *in = (const uint16_t *)m->parts[0] + (size_t)row * (size_t)m->n_in;
-    for (int64_t i = 0; i < m->n_in; i++) out[i] = quant_bf16_to_f32(in[i]);
+    const uint8_t *in = row_at(m, row, 2);
+    for (int64_t i = 0; i < m->n_in; i++) out[i] = quant_bf16_to_f32(load16(in + 2 * i));
 }
 
 static bool dense_bytes(size_t *out, int64_t n_out, int64_t n_in, size_t each) {
