@@ -16,16 +16,15 @@ if [ "$found" != "$version" ]; then
     echo "SKIP: clang-format $found is here, the layout is that of version $version"
     exit 77
 fi
-mapfile -t files < <(git ls-files -co --exclude-standard '*.c' '*.h' '*.inc' '*.cu' '*.cuh' | sort -u)
+mapfile -t files < <(git ls-files -co --exclude-standard '*.c' '*.h' '*.inc' '*.cu' '*.cuh' | sort -u |
+    while read -r file; do [ ! -f "$file" ] || echo "$file"; done)
 if [ "${1:-}" != --check ]; then
     "$tool" -i "${files[@]}"
     echo "format: ${#files[@]} files"
     exit 0
 fi
-offenders=()
-for file in "${files[@]}"; do
-    [ ! -e "$file" ] || "$tool" --dry-run -Werror "$file" 2>/dev/null || offenders+=("$file")
-done
+mapfile -t offenders < <({ printf '%s\0' "${files[@]}" | xargs -0 -P "$(nproc)" -n 20 "$tool" --dry-run -Werror; } 2>&1 |
+    sed -n 's/^\([^: ]*\):[0-9]*:[0-9]*: error: .*/\1/p' | sort -u)
 if [ ${#offenders[@]} -gt 0 ]; then
     printf '%s\n' "${offenders[@]}" "format: ${#offenders[@]} files differ from .clang-format; 'make format' mends them"
     exit 1
