@@ -121,6 +121,9 @@ typedef struct qp_sampling {
     float min_p;           /* keep those at least this fraction of the most probable; >= 1 is off */
     bool temperature_last; /* apply temperature after the truncations */
     uint64_t seed;         /* the same seed gives the same text, whatever else runs */
+    /* Logits of ids that prompt or answer already hold: divided by this where positive, else multiplied by it (Keskar
+     * et al. 2019); also under greedy. 0 and 1 are off. */
+    float repetition_penalty;
 } qp_sampling;
 
 /* ---- models ---------------------------------------------------------------------------------------------------- */
@@ -361,7 +364,7 @@ typedef struct qp_event {
 /* Waits for the job's next event; its pointers live until the next call for this job. After QP_EVENT_END every
  * further call gives QP_EVENT_END again. A failed job returns its status with QP_FINISH_ERROR in the event. */
 QP_API qp_status qp_job_next(qp_job *job, qp_event *event, qp_error *err);
-/* The prompt as the job saw it: ids, borrowed until the job is freed. */
+/* The prompt as the job saw it: ids, borrowed until the next call for this job. */
 QP_API const int32_t *qp_job_peek_prompt(const qp_job *job, size_t *count);
 
 #ifdef __cplusplus

@@ -121,7 +121,8 @@ static qp_sampling recommended(const hf_sampling *s) {
     return (qp_sampling){.temperature = s->temperature < 0 ? 1 : (float)s->temperature,
                          .top_k = s->top_k < 0 ? 0 : (int)s->top_k,
                          .top_p = s->top_p < 0 ? 0 : (float)s->top_p,
-                         .min_p = s->min_p < 0 ? 0 : (float)s->min_p};
+                         .min_p = s->min_p < 0 ? 0 : (float)s->min_p,
+                         .repetition_penalty = s->repetition_penalty < 0 ? 0 : (float)s->repetition_penalty};
 }
 
 void qp_model_get_info(const qp_model *m, qp_model_info *info) {

@@ -90,6 +90,8 @@ static qp_sampling sampling_of(const generation *g) {
     if (session_given(s, &o->top_k)) out.top_k = (int)o->top_k;
     if (session_given(s, &o->top_p)) out.top_p = (float)o->top_p;
     if (session_given(s, &o->min_p)) out.min_p = (float)o->min_p;
+    if (session_given(s, &o->repetition_penalty)) out.repetition_penalty = (float)o->repetition_penalty;
+    if (o->greedy && !session_given(s, &o->repetition_penalty)) out.repetition_penalty = 0;
     if (o->greedy) out.temperature = 0;
     out.temperature_last = o->temperature_last;
     out.seed = g->seed;

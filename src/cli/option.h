@@ -32,7 +32,7 @@ typedef struct options {
     option_texts stop;
     bool ignore_eos, chat, show_special;
     bool greedy, temperature_last;
-    double temperature, top_p, min_p;
+    double temperature, top_p, min_p, repetition_penalty;
     int64_t top_k, seed;
     bool jsonl, no_special, parse_special, no_parse_special, pieces, skip_special, stream;
     const char *name;

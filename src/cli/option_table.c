@@ -88,7 +88,7 @@ const option_row option_rows[] = {
 
     FLAG("greedy", 0, greedy, GROUP_SAMPLING, FOR_GENERATE, "always the most probable token: temperature 0"),
     NUMBER(OPTION_REAL, "temperature", 0, temperature, GROUP_SAMPLING, FOR_GENERATE, 0, 100, NULL,
-           "flatter above 1, sharper below; under 0.01 greedy (default of this and the next three: what the model's "
+           "flatter above 1, sharper below; under 0.01 greedy (default of this and the next four: what the model's "
            "generation_config.json recommends, else temperature 0.8)"),
     NUMBER(OPTION_INT, "top-k", 0, top_k, GROUP_SAMPLING, FOR_GENERATE, 0, MANY, NULL,
            "keep the N most probable tokens; 0 is off"),
@@ -97,6 +97,8 @@ const option_row option_rows[] = {
     NUMBER(OPTION_REAL, "min-p", 0, min_p, GROUP_SAMPLING, FOR_GENERATE, 0, 1, NULL,
            "keep tokens at least N times as probable as the best; 0 is off (where the model recommends nothing: 0.05 "
            "if neither --top-k nor --top-p is given)"),
+    NUMBER(OPTION_REAL, "repetition-penalty", 0, repetition_penalty, GROUP_SAMPLING, FOR_GENERATE, 0, 100, NULL,
+           "makes ids that prompt or text already hold less probable, above 1; 0 or 1 is off"),
     FLAG("temperature-last", 0, temperature_last, GROUP_SAMPLING, FOR_GENERATE, "temperature after the truncations"),
     NUMBER(OPTION_INT, "seed", 0, seed, GROUP_SAMPLING, FOR_GENERATE, 0, SEEDS, NULL,
            "the same seed gives the same text (default: another one each time)"),

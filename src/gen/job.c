@@ -42,7 +42,7 @@ qp_status job_new(job **out, seq_room *room, const tok *t, const int32_t *prompt
     job *j = MEM_NEW(job);
     if (!j) return err_no_memory(err, sizeof *j, "a job");
     j->settings = *settings;
-    j->n_prompt = n_prompt;
+    j->n_prompt = j->capacity = n_prompt;
     j->last_id = j->stop_id = j->matched = -1;
     j->t_submitted = clock_now();
     j->stats.prompt_tokens = n_prompt;
@@ -148,9 +148,23 @@ static bool is_full(const job *j) {
            length >= seq_room_tokens(j->seq.room);
 }
 
+/* Appends to the ids behind the prompt. */
+static qp_status remember(job *j, int32_t id, qp_error *err) {
+    const size_t n = j->n_prompt + j->stats.new_tokens;
+    if (n == j->capacity) {
+        int32_t *more = mem_resize(j->prompt, 2 * n, sizeof *more);
+        if (!more) return err_no_memory(err, 2 * n * sizeof *more, "the ids of a job");
+        j->prompt = more;
+        j->capacity = 2 * n;
+    }
+    j->prompt[n] = id;
+    return QP_OK;
+}
+
 static qp_status sample(job *j, qp_error *err) {
     const size_t bytes = (size_t)j->sampler.n_vocabulary * sizeof(float);
-    const int32_t id = sampler_pick(&j->sampler, j->logits, &j->settings.sampling, j->stats.new_tokens);
+    const int32_t id = sampler_pick(&j->sampler, j->logits, &j->settings.sampling, j->stats.new_tokens, j->prompt,
+                                    j->n_prompt + j->stats.new_tokens);
     j->stats.logits_hash = hash_bytes(j->logits, bytes, 0);
     if (id < 0)
         return err_set(err, QP_INTERNAL, j->stats.new_tokens, "new token %zu: the model's logits are no numbers",
@@ -160,6 +174,7 @@ static qp_status sample(job *j, qp_error *err) {
         end(j, QP_FINISH_EOS);
         return QP_OK;
     }
+    ERR_TRY(remember(j, id, err));
     if (!j->stats.new_tokens++) j->t_first = clock_now();
     j->last_id = id;
     ERR_TRY(emit(j, id, err));

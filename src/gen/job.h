@@ -20,8 +20,8 @@ typedef struct job_settings {
 typedef struct job {
     seq seq;
     job_settings settings;
-    int32_t *prompt;
-    size_t n_prompt, n_fed;
+    int32_t *prompt; /* [capacity]: the prompt, then the answer so far */
+    size_t n_prompt, n_fed, capacity;
     int32_t last_id; /* sampled, not fed yet; -1: none */
     detok *detok;    /* NULL: the model has no tokenizer */
     stop_scan stop;

@@ -11,12 +11,16 @@
 #include <string.h>
 
 qp_status sampler_open(sampler *out, int n_vocabulary, qp_error *err) {
-    *out = (sampler){mem_array((size_t)n_vocabulary, sizeof(candidate)), n_vocabulary};
-    return out->room ? QP_OK : err_no_memory(err, (size_t)n_vocabulary * sizeof(candidate), "the sampler");
+    *out = (sampler){mem_array((size_t)n_vocabulary, sizeof(candidate)), mem_array((size_t)n_vocabulary, sizeof(float)),
+                     n_vocabulary};
+    if (out->room && out->penalised) return QP_OK;
+    sampler_close(out);
+    return err_no_memory(err, (size_t)n_vocabulary * sizeof(candidate), "the sampler");
 }
 
 void sampler_close(sampler *s) {
     mem_free(s->room);
+    mem_free(s->penalised);
     *s = (sampler){0};
 }
 
@@ -29,6 +33,7 @@ qp_status sampling_check(const qp_sampling *s, qp_error *err) {
     ERR_TRY(check_number("temperature", s->temperature, 0, err));
     ERR_TRY(check_number("top_p", s->top_p, 0, err));
     ERR_TRY(check_number("min_p", s->min_p, 0, err));
+    ERR_TRY(check_number("repetition_penalty", s->repetition_penalty, 0, err));
     if (s->top_k < 0)
         return err_set(err, QP_BAD_ARGUMENT, 0, "sampling: top_k is %d, allowed are 0 and more", s->top_k);
     return QP_OK;
@@ -104,7 +109,24 @@ static int32_t draw(const candidate_list *c, double uniform) {
     return last;
 }
 
-int32_t sampler_pick(sampler *s, const float *logits, const qp_sampling *settings, uint64_t position) {
+/* ---- repetition ---- */
+
+static bool penalty_is_on(const qp_sampling *s) { return s->repetition_penalty != 0 && s->repetition_penalty != 1; }
+
+/* A copy of the logits in which each id of the history is penalised once, however often it occurs. */
+static const float *penalise(sampler *s, const float *logits, float penalty, const int32_t *history, size_t n) {
+    memcpy(s->penalised, logits, (size_t)s->n_vocabulary * sizeof *logits);
+    for (size_t i = 0; i < n; i++) {
+        const int32_t id = history[i];
+        if (id < 0 || id >= s->n_vocabulary) continue;
+        s->penalised[id] = logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
+    }
+    return s->penalised;
+}
+
+int32_t sampler_pick(sampler *s, const float *logits, const qp_sampling *settings, uint64_t position,
+                     const int32_t *history, size_t n_history) {
+    if (penalty_is_on(settings)) logits = penalise(s, logits, settings->repetition_penalty, history, n_history);
     const int32_t best = best_of(logits, s->n_vocabulary);
     if (best < 0 || temperature_is_greedy(settings) || !isfinite(logits[best]))
         return best >= 0 && logits[best] < INFINITY ? best : -1;

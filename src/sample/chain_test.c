@@ -22,7 +22,7 @@ static void tally(const qp_sampling *settings, int draws, int counts[N]) {
     assert_int_equal(sampler_open(&s, N, NULL), QP_OK);
     memset(counts, 0, N * sizeof *counts);
     for (int i = 0; i < draws; i++) {
-        const int32_t id = sampler_pick(&s, logits, settings, (uint64_t)i);
+        const int32_t id = sampler_pick(&s, logits, settings, (uint64_t)i, NULL, 0);
         assert_in_range(id, 0, N - 1);
         counts[id]++;
     }
@@ -88,9 +88,9 @@ static void the_same_seed_draws_the_same(void **state) {
     int differ = 0;
     for (uint64_t i = 0; i < 200; i++) {
         const qp_sampling a = {.temperature = 1, .seed = 1}, b = {.temperature = 1, .seed = 2};
-        const int32_t first = sampler_pick(&s, logits, &a, i);
-        differ += first != sampler_pick(&s, logits, &b, i);
-        assert_int_equal(sampler_pick(&s, logits, &a, i), first);
+        const int32_t first = sampler_pick(&s, logits, &a, i, NULL, 0);
+        differ += first != sampler_pick(&s, logits, &b, i, NULL, 0);
+        assert_int_equal(sampler_pick(&s, logits, &a, i, NULL, 0), first);
     }
     assert_true(differ > 50);
     assert_memory_equal(before, logits, sizeof logits);
@@ -113,8 +113,8 @@ static void broken_logits_are_no_choice(void **state) {
         {{-INFINITY, -1e30f, NAN}, 1, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(sampler_pick(&s, cases[i].logits, &greedy, 0), cases[i].greedy);
-        if (cases[i].hot != -2) assert_int_equal(sampler_pick(&s, cases[i].logits, &hot, 0), cases[i].hot);
+        assert_int_equal(sampler_pick(&s, cases[i].logits, &greedy, 0, NULL, 0), cases[i].greedy);
+        if (cases[i].hot != -2) assert_int_equal(sampler_pick(&s, cases[i].logits, &hot, 0, NULL, 0), cases[i].hot);
     }
     sampler_close(&s);
 }
@@ -136,11 +136,27 @@ static void senseless_settings_are_refused_by_name(void **state) {
     assert_int_equal(sampling_check(&(qp_sampling){.temperature = 1, .top_k = 40, .top_p = 0.9f}, NULL), QP_OK);
 }
 
+static void repeated_ids_are_penalised_once(void **state) {
+    sampler s;
+    const float logits[4] = {2.0f, 1.9f, -1.0f, -1.2f}, before[4] = {2.0f, 1.9f, -1.0f, -1.2f};
+    const int32_t history[] = {0, 0, 0, 7, -1}, both[] = {1, 0};
+    const qp_sampling on = {.repetition_penalty = 1.5f}, slight = {.repetition_penalty = 1.04f}, off = {0};
+    assert_int_equal(sampler_open(&s, 4, NULL), QP_OK);
+    assert_int_equal(sampler_pick(&s, logits, &off, 0, history, 5), 0);
+    assert_int_equal(sampler_pick(&s, logits, &on, 0, history, 5), 1);
+    assert_int_equal(sampler_pick(&s, logits, &on, 0, both, 2), 0);
+    assert_int_equal(sampler_pick(&s, logits, &slight, 0, history, 5), 0); /* once: 2 / 1.04 stays above 1.9 */
+    const float negative[2] = {-1.0f, -1.2f};
+    assert_int_equal(sampler_pick(&(sampler){s.room, s.penalised, 2}, negative, &on, 0, history, 1), 1);
+    assert_memory_equal(logits, before, sizeof logits);
+    sampler_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_stage_keeps_the_right_tokens),      cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(the_same_seed_draws_the_same),           cmocka_unit_test(broken_logits_are_no_choice),
-        cmocka_unit_test(senseless_settings_are_refused_by_name),
+        cmocka_unit_test(senseless_settings_are_refused_by_name), cmocka_unit_test(repeated_ids_are_penalised_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
