@@ -5,7 +5,7 @@ The story in four acts, each a sub-command:
 
   tokenizer   trains a byte-level BPE vocabulary (Llama-3's split pattern, digits never
               merged) on the corpus and writes the tokenizer files.
-  teacher     trains a larger model of the same family (some 90M parameters) on the same
+  teacher     trains a larger model of the same family (some 40M parameters) on the same
               text.  It is thrown away afterwards.
   student     trains the model that is shipped (some 11M parameters).  The loss is a mix of
               the text itself and, if --teacher names a checkpoint, the teacher's whole
@@ -29,6 +29,7 @@ transformers for the report.  One recent GPU with 80 GB or more does the whole i
 """
 import argparse
 import hashlib
+import itertools
 import json
 import lzma
 import math
@@ -48,7 +49,8 @@ SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
          r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 TEMPLATE = """{{- bos_token }}
 {%- for message in messages %}
-    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + message['content'] | trim + '<|eot_id|>' }}
+    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + message['content'] | trim \
++ '<|eot_id|>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
@@ -57,7 +59,7 @@ TEMPLATE = """{{- bos_token }}
 CONTEXT, THETA, EPS = 2048, 10000.0, 1e-5
 SHAPES = {  # hidden size, layers, heads, key/value heads, feed-forward size; heads are 64 wide
     "student": dict(hidden=256, layers=12, heads=4, kv=2, inter=768),
-    "teacher": dict(hidden=768, layers=12, heads=12, kv=12, inter=2048),
+    "teacher": dict(hidden=512, layers=12, heads=8, kv=8, inter=1408),
 }
 
 # ------------------------------------------------------------------------------ the text
@@ -627,14 +629,14 @@ def fit(role, args):
     log, seen, clock, spent = [], 0, time.time(), 0.0
     rng = np.random.default_rng(args.seed + 1)
     keep = 1 - 1 / max(10.0, args.steps * 0.02)
-    for step in range(args.steps + 1):
+    for step in itertools.count():
         # constant after a short warm-up, then a straight line to zero
-        done = step / args.steps
+        done = min(1.0, max(step / args.steps, (time.time() - started) / args.seconds))
         late = max(0.0, (done - args.stable) / (1 - args.stable))
         muon.scale = min(1.0, (step + 1) / 100) * (1 - late)
         for g in adam.param_groups:
             g["lr"] = args.lr_adam * muon.scale
-        if step % args.every == 0 or step == args.steps:
+        if step % args.every == 0 or done == 1:
             if device == "cuda":
                 torch.cuda.synchronize()
             spent += time.time() - clock
@@ -645,7 +647,7 @@ def fit(role, args):
                             chat=round(quick("chat", 4 * args.batch), 4)))
             print(json.dumps(log[-1]), flush=True)
             clock = time.time()
-        if step == args.steps:
+        if done == 1:
             break
         share = [1 - args.tales - args.chat, args.tales, args.chat]
         last = [1 - args.tales - args.chat_last, args.tales, args.chat_last]
@@ -675,7 +677,7 @@ def fit(role, args):
     facts = dict(role=role, device=torch.cuda.get_device_name() if device == "cuda" else "cpu",
                  torch=torch.__version__, shape=SHAPES[role],
                  parameters=sum(p.numel() for p in model.parameters()),
-                 tokens_seen=seen, seconds=round(spent, 1), tokens_per_second=round(speed),
+                 tokens_seen=seen, steps=step, seconds=round(spent, 1), tokens_per_second=round(speed),
                  epochs=epochs, text=sizes, log=log,
                  settings={k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()
                            if k not in ("run", "corpus", "out")})
@@ -743,7 +745,8 @@ def student(args):
         "pad_token_id": coder.eos, "torch_dtype": "bfloat16", "use_cache": True})
     write_json("generation_config.json", {
         "bos_token_id": coder.bos, "eos_token_id": [coder.eos, coder.eot],
-        "pad_token_id": coder.eos, "do_sample": True, "temperature": 0.6, "top_p": 0.9})
+        "pad_token_id": coder.eos, "do_sample": True, "temperature": 0.7, "top_p": 0.9,
+        "repetition_penalty": 1.1})
     plot(facts)
 
 
@@ -797,12 +800,16 @@ def report(args):
     model = AutoModelForCausalLM.from_pretrained(str(HERE), dtype=torch.float32).eval()
     gen = GenerationConfig.from_pretrained(str(HERE))
     eot = tok.convert_tokens_to_ids(EOT)
-    settings = {k: v for k, v in gen.to_diff_dict().items() if k in ("temperature", "top_p", "min_p", "top_k")}
+    settings = {k: v for k, v in gen.to_diff_dict().items() if k in ("temperature", "top_p", "repetition_penalty")}
 
-    def sample(ids, seed, limit):
+    def sample(prompts, seed, limit):
+        """Continuations of several prompts of ids, written in one batch under one seed."""
         torch.manual_seed(seed)
-        out = model.generate(torch.tensor([ids]), generation_config=gen, max_new_tokens=limit)
-        return out[0, len(ids):].tolist()
+        batch = tok.pad({"input_ids": prompts}, padding_side="left", return_tensors="pt")
+        gen.max_new_tokens = limit
+        out = model.generate(**batch, generation_config=gen)[:, batch.input_ids.shape[1]:].tolist()
+        stop = lambda ids: next((i + 1 for i, t in enumerate(ids) if t in gen.eos_token_id), len(ids))
+        return [ids[:stop(ids)] for ids in out]
 
     def render(messages, prompt=True):
         return tok.apply_chat_template(messages, add_generation_prompt=prompt, tokenize=False)
@@ -818,15 +825,15 @@ def report(args):
     assert tok(render(talk, False), add_special_tokens=False).input_ids == [coder.bos] + trained
 
     lines = ["# Samples", "", f"Written by `train.py report` with transformers in float32 on the CPU, "
-             f"settings of generation_config.json ({settings}), seeds as given; nothing was picked.",
-             "", "## Raw text, up to 200 tokens"]
-    for seed, prompt in enumerate(RAW):
-        text = tok.decode(sample(tok(prompt).input_ids, seed, 200), skip_special_tokens=True)
-        lines += ["", f"Seed {seed}, prompt `{prompt}`:", "", *quote(prompt + text)]
+             f"settings of generation_config.json ({settings}), the prompts of a section "
+             "in one batch under one seed; nothing was picked.",
+             "", "## Raw text, up to 200 tokens, seed 0"]
+    for prompt, ids in zip(RAW, sample([tok(p).input_ids for p in RAW], 0, 200)):
+        lines += ["", f"Prompt `{prompt}`:", "", *quote(prompt + tok.decode(ids, skip_special_tokens=True))]
     ended, chats, runs = 0, [], 0
     for seed in range(args.seeds):
-        for prompt in CHAT:
-            ids = sample(encode_chat([dict(role="user", content=prompt)]), seed, 300)
+        asked = [encode_chat([dict(role="user", content=p)]) for p in CHAT]
+        for prompt, ids in zip(CHAT, sample(asked, seed, 300)):
             runs += 1
             ended += ids[-1] == eot
             if seed == 0:
@@ -840,7 +847,7 @@ def report(args):
         messages = []
         for q in talk:
             messages.append(dict(role="user", content=q))
-            a = tok.decode(sample(encode_chat(messages), 0, 300), skip_special_tokens=True)
+            a = tok.decode(sample([encode_chat(messages)], 0, 300)[0], skip_special_tokens=True)
             messages.append(dict(role="assistant", content=a))
             lines += ["", f"**{q}**", "", *quote(a)]
         lines.append("\n---")
@@ -895,17 +902,18 @@ def main():
         if name == "tokenizer":
             continue
         big = name == "teacher"
-        p.add_argument("--steps", type=int, default=3000 if big else 6000)
+        p.add_argument("--steps", type=int, default=2800 if big else 4000)
         p.add_argument("--batch", type=int, default=32, help="rows a step")
+        p.add_argument("--seconds", type=float, default=1e9, help="end by then, with fewer steps")
         p.add_argument("--ctx", type=int, default=CONTEXT, help="tokens a row")
         p.add_argument("--lr", type=float, default=0.02, help="Muon")
         p.add_argument("--lr-adam", type=float, default=0.003)
-        p.add_argument("--decay", type=float, default=0.1 if big else 0.03, help="Muon's weight decay")
-        p.add_argument("--dropout", type=float, default=0.1 if big else 0.0)
+        p.add_argument("--decay", type=float, default=0.1, help="Muon's weight decay")
+        p.add_argument("--dropout", type=float, default=0.2 if big else 0.05)
         p.add_argument("--stable", type=float, default=0.4, help="share of the steps before the lr falls")
-        p.add_argument("--tales", type=float, default=0.3, help="share of rows out of tales")
+        p.add_argument("--tales", type=float, default=0.15 if big else 0.18, help="share of rows out of tales")
         p.add_argument("--chat", type=float, default=0.12, help="share of rows of chat")
-        p.add_argument("--chat-last", type=float, default=0.4, help="the same at the end")
+        p.add_argument("--chat-last", type=float, default=0.3 if big else 0.35, help="the same at the end")
         p.add_argument("--every", type=int, default=200, help="steps between two looks at held-out text")
         p.add_argument("--limit", type=int, default=0, help="for a try-out: use little text")
         p.add_argument("--seed", type=int, default=1)
@@ -913,7 +921,7 @@ def main():
             p.add_argument("--out", type=Path, default=Path("teacher.pt"))
         else:
             p.add_argument("--teacher", type=Path, help="checkpoint to learn from")
-            p.add_argument("--mix", type=float, default=0.6, help="share of the teacher in the loss")
+            p.add_argument("--mix", type=float, default=0.7, help="share of the teacher in the loss")
     args = ap.parse_args()
     args.run(args)
 
