@@ -23,7 +23,8 @@ if [ "${1:-}" != --check ]; then
     echo "format: ${#files[@]} files"
     exit 0
 fi
-mapfile -t offenders < <({ printf '%s\0' "${files[@]}" | xargs -0 -P "$(nproc)" -n 20 "$tool" --dry-run -Werror; } 2>&1 |
+mapfile -t offenders < <({ printf '%s\0' "${files[@]}" |
+    xargs -0 -P "$(nproc)" -n 20 "$tool" --dry-run -Werror; } 2>&1 |
     sed -n 's/^\([^: ]*\):[0-9]*:[0-9]*: error: .*/\1/p' | sort -u)
 if [ ${#offenders[@]} -gt 0 ]; then
     printf '%s\n' "${offenders[@]}" "format: ${#offenders[@]} files differ from .clang-format; 'make format' mends them"
