@@ -3,6 +3,7 @@ import os
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools"))
 import check            # noqa: E402
@@ -121,6 +122,16 @@ class Counting(unittest.TestCase):
                  "[  PASSED  ] 1 test(s).\n[  SKIPPED ] 1 test(s), listed below:\n[  SKIPPED ] b\n[  FAILED  ] c\n"
         self.assertEqual((["a"], ["c"], [("b", "no file")]), tuple(check.count_units(output)))
         self.assertIsNone(check.count_units("hello\n"))
+
+    def test_a_missing_program_is_a_failure(self):
+        def add(message):
+            tally = check.Tally([], [], [])
+            case = ElementTree.fromstring('<testcase name="t" status="notrun"><skipped message="%s"/>'
+                                          '<system-out>SKIP: no file</system-out></testcase>' % message)
+            check.add_program(tally, check.KINDS[0], case)
+            return tally
+        self.assertEqual(["release/t"], add("Unable to find executable").failed)
+        self.assertEqual([("release/t", "no file")], add("SKIP_RETURN_CODE=77").skipped)
 
 
 class Sizes(unittest.TestCase):
