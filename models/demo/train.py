@@ -745,7 +745,7 @@ def student(args):
         "pad_token_id": coder.eos, "torch_dtype": "bfloat16", "use_cache": True})
     write_json("generation_config.json", {
         "bos_token_id": coder.bos, "eos_token_id": [coder.eos, coder.eot],
-        "pad_token_id": coder.eos, "do_sample": True, "temperature": 0.7, "top_p": 0.9,
+        "pad_token_id": coder.eos, "do_sample": True, "temperature": 0.6, "top_p": 0.9,
         "repetition_penalty": 1.1})
     plot(facts)
 
