@@ -152,7 +152,7 @@ class Stories:
         slot = {"A": pick("adjective"), "H": hero, "P": pick("place"), "F": friend,
                 "T": pick("treasure")}
         women = {"queen", "princess", "girl", "woman", "witch", "fairy", "grandmother", "hen", "cow"}
-        men = {"king", "prince", "boy", "man", "fisherman", "wizard", "monk"}
+        men = {"king", "prince", "boy", "man", "fisherman", "wizard"}
         for kind, prefix, name in ((hero, "", "N"), (friend, "f", "M")):
             she = kind in women or (kind not in men and rng.random() < 0.5)
             slot[name] = pick("female" if she else "male")
@@ -368,7 +368,7 @@ class Chats(Books):
         times = np.floor(self.rates + self.rng.random(len(self.rates))).astype(int)
         order = self.rng.permutation(np.repeat(np.arange(len(times)), times))
         eos = self.coder.eos
-        talk, rows, room = [], [], 0
+        talk, rows = [], []
         for i in order:
             if talk and not (self.short[i] and self.rng.random() < 0.4):
                 self.put(talk, rows)
@@ -679,7 +679,7 @@ def fit(role, args):
                  parameters=sum(p.numel() for p in model.parameters()),
                  tokens_seen=seen, steps=step, seconds=round(spent, 1), tokens_per_second=round(speed),
                  epochs=epochs, text=sizes, log=log,
-                 settings={k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()
+                 settings={k: v.name if isinstance(v, Path) else v for k, v in vars(args).items()
                            if k not in ("run", "corpus", "out")})
     return model, ema, held, sizes, facts, device
 
