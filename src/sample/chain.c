@@ -59,16 +59,16 @@ void candidates_cut(candidate_list *c, int n) {
 
 /* ---- softmax ---- */
 
-/* e^x for x <= 0, relative error under 2e-7: 2^n by the exponent bits, the rest by a polynomial (the coefficients are
+/* e^x for x <= 0, and 0 for NaN; relative error under 2e-7: 2^n by the exponent bits, the rest by a polynomial (the coefficients are
  * the Taylor series'; |r| <= ln(2)/2). A plain loop over it becomes vector code. */
 static inline float exp_below(float x) {
-    const float clamped = x < -87.0f ? -87.0f : x, n = rintf(clamped * 1.44269504f);
+    const float clamped = x > -87.0f ? x : -87.0f, n = rintf(clamped * 1.44269504f);
     const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
     const float poly = 1 + r * (1 + r * (0.5f + r * (1.f / 6 + r * (1.f / 24 + r * (1.f / 120 + r * (1.f / 720))))));
     const uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
     float power;
     memcpy(&power, &bits, 4);
-    return x < -87.0f ? 0 : poly * power;
+    return x > -87.0f ? poly * power : 0;
 }
 
 /* The highest logit's id, the lowest of equal ones; -1 if none is a number. */
@@ -84,9 +84,7 @@ static candidate_list softmax(sampler *s, const float *logits, float highest, fl
     candidate_list c = {.at = s->room, .n = s->n_vocabulary};
     const float inverse = 1 / temperature;
     for (int i = 0; i < c.n; i++) {
-        const float below = logits[i] - highest;
-        const float p = exp_below(below * inverse);
-        c.at[i] = (candidate){i, below <= 0 ? p : 0}; /* NaN is no candidate */
+        c.at[i] = (candidate){i, exp_below((logits[i] - highest) * inverse)}; /* NaN is no candidate */
     }
     for (int i = 0; i < c.n; i++) c.sum += c.at[i].p;
     return c;
