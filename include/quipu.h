@@ -113,7 +113,9 @@ QP_API qp_status qp_measure_compute(qp_measure *out, int capacity, int *count, c
 
 /* ---- sampling settings ------------------------------------------------------------------------------------------- */
 
-/* How the next token is chosen. A zero struct is greedy. Zero switches a stage off. */
+/* How the next token is chosen. A zero struct is greedy. Zero switches a stage off, unless its line says otherwise.
+ * Stages work in the order: guidance, repetition penalties, bans and biases, DRY, filters, softmax (temperature or
+ * smoothing), top_k, top_p, top_a, min_p, tfs, typical, mirostat, last or dynamic temperature, XTC, skew, pick. */
 typedef struct qp_sampling {
     float temperature;     /* under 0.01: greedy */
     int top_k;             /* keep the k most probable */
@@ -124,7 +126,35 @@ typedef struct qp_sampling {
     /* Logits of ids that prompt or answer already hold: divided by this where positive, else multiplied by it (Keskar
      * et al. 2019); also under greedy. 0 and 1 are off. */
     float repetition_penalty;
+    float frequency_penalty; /* taken from the logit for every occurrence */
+    float presence_penalty;  /* taken from it once if it occurs */
+    int penalty_range;       /* newest tokens that count in full for the three; 0: all (and no decay) */
+    int penalty_decay;       /* older tokens over which the three fade to nothing */
+    float top_a;             /* keep those of at least a * (greatest probability)^2 */
+    float tfs;               /* tail free: keep until the normalised second differences sum to z; >= 1 is off */
+    float typical;           /* locally typical (Meister et al. 2022): keep this mass around the entropy; >= 1 is off */
+    float smoothing_factor;  /* quadratic: p ~ exp(-(logit - greatest)^2 * factor / temperature) */
+    float skew;              /* bends the random number: > 0 towards improbable tokens, < 0 towards probable ones */
+    float min_temperature, max_temperature; /* dynamic temperature by entropy where max > min ... */
+    float temperature_exponent;             /* ... and its exponent; 0: 1 */
+    float mirostat_tau;     /* > 0: mirostat 2 (Basu et al. 2021) with this target surprise in bits ... */
+    float mirostat_eta;     /* ... and learning rate; 0: 0.1 */
+    float xtc_probability;  /* exclude top choices with this probability ... */
+    float xtc_threshold;    /* ... those but the least that are at least this probable; 0: 0.1 */
+    float dry_multiplier;   /* > 0: DRY, a penalty on what would continue a repetition: ... */
+    float dry_base;         /* ... multiplier * base^(length - allowed); 0: 1.75 */
+    int dry_allowed_length; /* 0: 2 */
+    int dry_range;          /* newest tokens looked at; 0: all */
+    int dry_max_length;     /* repetitions count as no longer than this; 0: 20 */
+    bool dry_count;         /* multiply by the number of occurrences too, as ExLlamaV2 does */
+    float guidance;         /* classifier-free guidance; needs a negative prompt. 0 and 1 are off */
 } qp_sampling;
+
+/* Adds to a token's logit; -INFINITY forbids it. */
+typedef struct qp_bias {
+    int32_t id;
+    float bias;
+} qp_bias;
 
 /* ---- models ---------------------------------------------------------------------------------------------------- */
 
@@ -293,29 +323,75 @@ QP_API qp_status qp_tensors_write(const char *path, const qp_tensor *tensors, si
 
 /* ---- generation -------------------------------------------------------------------------------------------------- */
 
-/* Runs jobs on one model with a shared, paged cache. */
+/* Runs jobs on one model with a shared, paged cache, on a thread of its own. All calls of this section may come from
+ * any thread; only a single job's events are read by one thread at a time. */
 typedef struct qp_generator qp_generator;
 /* One prompt and its continuation. */
 typedef struct qp_job qp_job;
+/* Tells which of many jobs have something to read. */
+typedef struct qp_watch qp_watch;
 
 typedef struct qp_generator_options {
     size_t size;
     uint64_t cache_tokens; /* 0: the model's trained context; a multiple of 256 is used */
     qp_cache_type cache_type;
-    int chunk_tokens; /* prompt tokens in one step; 0: 512 */
+    int chunk_tokens;     /* most prompt tokens in one step; 0: 512 */
+    int max_jobs;         /* most that run at the same time, the others wait; 0: 256 */
+    int max_queue;        /* most that wait; one more is refused with QP_BUSY; 0: 1024 */
+    uint64_t max_length;  /* most tokens of one prompt with its answer; 0: all of the cache */
+    double max_stall;     /* a step with running answers takes at most this share longer for prompts; 0: 0.5 */
+    int max_bypass;       /* how often a waiting job may be overtaken by smaller ones; 0: 4, < 0: never */
+    uint64_t spill_bytes; /* host memory for pages that the cache has no room for; 0: none */
+    bool no_reuse;        /* every prompt is computed anew */
 } qp_generator_options;
 
 QP_API qp_status qp_generator_new(qp_generator **out, const qp_model *model, const qp_generator_options *options,
                                   qp_error *err);
-/* Ends all its jobs first. */
+/* Cancels all its jobs and waits for the engine; their handles stay valid and give their end. Watches end too. */
 QP_API void qp_generator_free(qp_generator *generator);
+
+/* What a generator has done and is doing; counters never go back. */
+typedef struct qp_generator_stats {
+    size_t jobs_waiting, jobs_running;
+    uint64_t jobs_submitted, jobs_finished, jobs_cancelled, jobs_failed, jobs_preempted, jobs_refused;
+    uint64_t steps, prompt_tokens, cached_tokens, new_tokens; /* prompt_tokens: without those found in the cache */
+    uint64_t pages, pages_used, pages_cached; /* of 256 tokens; cached: reusable, given up when needed */
+    uint64_t pages_shared;                    /* used by more than one job */
+    uint64_t pages_evicted, pages_spilled, pages_restored;
+    double step_s;       /* the last step: all of it ... */
+    double step_model_s; /* ... and the part in the model */
+    double total_step_s, total_model_s;
+    double rate_prompt, rate_new; /* tokens per second, over about the last 10 s */
+    double idle_s;                /* since the last step ended; 0 while one runs */
+} qp_generator_stats;
+
+QP_API void qp_generator_get_stats(const qp_generator *generator, qp_generator_stats *stats);
+
+/* Writes what the cache holds of `ids` from their beginning, as far as it goes in whole pages, to a file that another
+ * generator of the same model and cache type can load. *n_saved: tokens; may be NULL. Waits for the engine. */
+QP_API qp_status qp_prefix_save(qp_generator *generator, const char *path, const int32_t *ids, size_t n_ids,
+                                size_t *n_saved, qp_error *err);
+/* Puts the file's pages into the cache, where prompts find them. Refuses files of another model. */
+QP_API qp_status qp_prefix_load(qp_generator *generator, const char *path, size_t *n_loaded, qp_error *err);
+
+/* Limits what may come next: one grammar, schema, list of words. The engine calls these from its own threads, for one
+ * job never two at a time. A failure ends the job, and only it. */
+typedef struct qp_filter {
+    void *user;
+    /* Clears in mask [(vocabulary + 31) / 32] the bits of ids that may not come next. *may_end: the answer would be
+     * complete now (until then end tokens are forbidden). A mask without ids and may_end ends the job. */
+    qp_status (*mask)(void *user, uint32_t *mask, int vocabulary, bool *may_end, qp_error *err);
+    qp_status (*accept)(void *user, int32_t id, qp_error *err); /* the token that was chosen */
+    qp_status (*rewind)(void *user, size_t n, qp_error *err);   /* forgets the newest n; NULL: cannot */
+    void (*free)(void *user);                                   /* when the job has ended; may be NULL */
+} qp_filter;
 
 typedef struct qp_job_options {
     size_t size;
     const char *prompt;      /* text, tokenised with its special tokens ... */
     size_t prompt_bytes;     /* 0: prompt ends with a zero byte */
     unsigned tokenize_flags; /* QP_TOKENIZE_... */
-    const int32_t *ids;      /* ... or ids (prompt is then ignored: exactly one of the two must be given) */
+    const int32_t *ids;      /* ... or ids (prompt is then NULL: exactly one of the two must be given) */
     size_t n_ids;
     size_t max_new_tokens;   /* 0: until an end token or the end of the cache */
     bool ignore_eos;         /* end tokens do not end the job */
@@ -323,16 +399,51 @@ typedef struct qp_job_options {
     const char *const *stop; /* n_stop texts that end the job; the earliest match wins and is not shown */
     size_t n_stop;
     qp_sampling sampling;
+    const int32_t *stop_ids; /* n_stop_ids tokens that end the job, besides the model's end tokens */
+    size_t n_stop_ids;
+    size_t min_new_tokens;  /* end tokens are forbidden before */
+    const char *const *ban; /* n_ban texts that must not appear, whatever their case: taken back, tried otherwise */
+    size_t n_ban;
+    const qp_bias *bias; /* n_bias */
+    size_t n_bias;
+    const int32_t *allow_ids; /* n_allow ids: only these (and end tokens); none: all */
+    size_t n_allow_ids;
+    const int32_t *ban_ids; /* n_ban_ids ids that must not come */
+    size_t n_ban_ids;
+    const int32_t *dry_breaker_ids; /* NULL: tokens with . , ! ? < > [ ] ( ) { } " newline or tab, and added ones */
+    size_t n_dry_breaker_ids;
+    const int32_t *xtc_keep_ids; /* NULL: tokens with a newline, and added ones */
+    size_t n_xtc_keep_ids;
+    bool heal;                   /* the prompt's last token may be completed: its text is the beginning of the answer's
+                                    first token, of which only the rest is shown */
+    const char *negative_prompt; /* with sampling.guidance: text, or ids */
+    const int32_t *negative_ids;
+    size_t n_negative_ids;
+    const qp_filter *filters; /* n_filters, all must allow; freed with the job, also when it is refused */
+    size_t n_filters;
+    int n_top;          /* alternatives that come with each token */
+    bool want_logprobs; /* qp_token.logprob and .p are filled (n_top > 0 does it too) */
+    bool want_logits;   /* qp_token.logits */
+    bool show_prompt;   /* QP_EVENT_PROMPT events while the prompt is read */
+    int priority;       /* higher goes first; 0 is usual */
+    double max_queue_s; /* longest time waiting; 0: no limit */
+    double max_total_s; /* longest time from submission to end; 0: no limit */
+    int loop_repeats;   /* end when the newest tokens are a piece repeated so often, at least 64 tokens; 0: never */
+    qp_watch *watch;    /* is told when there is something to read; NULL: none */
+    void *user;         /* comes back from qp_watch_next */
 } qp_job_options;
 
 /* Submits. Refuses at once what can never fit. All of `options` is copied. */
 QP_API qp_status qp_job_new(qp_job **out, qp_generator *generator, const qp_job_options *options, qp_error *err);
-/* Cancels if still running, frees all it holds. */
+/* Submits n jobs that share the prompt (read once) and differ in their seed: seed, seed + 1, ... Without filters. */
+QP_API qp_status qp_jobs_new(qp_job **out, int n, qp_generator *generator, const qp_job_options *options,
+                             qp_error *err);
+/* Cancels if still running; the handle is gone, the engine frees the rest within one step. */
 QP_API void qp_job_free(qp_job *job);
 /* Any thread, any time, any number of times. The job's next event is its end. */
 QP_API void qp_job_cancel(qp_job *job);
 
-typedef enum qp_event_kind { QP_EVENT_TEXT, QP_EVENT_END } qp_event_kind;
+typedef enum qp_event_kind { QP_EVENT_TEXT, QP_EVENT_END, QP_EVENT_PROMPT } qp_event_kind;
 typedef enum qp_finish {
     QP_FINISH_NONE,
     QP_FINISH_EOS,    /* an end token */
@@ -340,14 +451,37 @@ typedef enum qp_finish {
     QP_FINISH_LENGTH, /* max_new_tokens or the end of the cache */
     QP_FINISH_CANCELLED,
     QP_FINISH_ERROR,
+    QP_FINISH_FILTER,  /* a filter allows nothing more: the text is complete */
+    QP_FINISH_TIMEOUT, /* max_queue_s or max_total_s */
+    QP_FINISH_LOOP,    /* loop_repeats */
 } qp_finish;
+/* A constant word for a finish: "eos", "stop", "length" ... */
+QP_API const char *qp_finish_text(qp_finish finish);
 
 /* Taken after the device has finished; nothing is rounded. */
 typedef struct qp_job_stats {
     size_t prompt_tokens, cached_tokens, new_tokens;
     double queue_s, prefill_s, first_token_s, decode_s, total_s;
     uint64_t logits_hash; /* of the logits behind the last token */
+    size_t preempted;     /* times that its pages were given to others */
+    size_t suppressed;    /* tokens taken back because of banned texts */
+    int loop_period;      /* QP_FINISH_LOOP: tokens of the repeated piece */
 } qp_job_stats;
+
+/* A candidate beside the chosen one. */
+typedef struct qp_candidate {
+    int32_t id;
+    float p;       /* probability after all stages; 0: cut off */
+    float logprob; /* natural logarithm of the model's own probability, before any stage */
+} qp_candidate;
+
+typedef struct qp_token {
+    int32_t id;
+    float p, logprob;        /* as in qp_candidate; 0 unless asked for */
+    const qp_candidate *top; /* [n_top], by falling logprob */
+    int n_top;
+    const float *logits; /* [vocabulary], untouched; NULL unless asked for */
+} qp_token;
 
 typedef struct qp_event {
     qp_event_kind kind;
@@ -355,17 +489,47 @@ typedef struct qp_event {
     size_t text_bytes;
     const int32_t *ids; /* the tokens behind this event (the end token is not among them) */
     size_t n_ids;
-    qp_finish finish;      /* QP_EVENT_END only, as all below */
+    qp_finish finish;      /* QP_EVENT_END only, as the next three */
     const char *stop_text; /* the stop text that matched, or NULL */
     int32_t stop_id;       /* the end token, or -1 */
     qp_job_stats stats;
+    const qp_token *tokens;  /* [n_ids] when logprobs, alternatives or logits were asked for; else NULL */
+    const char *held_text;   /* QP_EVENT_END with QP_FINISH_STOP: from the stop text on, what was not shown; else "" */
+    const int32_t *held_ids; /* the tokens of which not all text was shown */
+    size_t n_held_ids;
+    size_t prompt_done;         /* prompt tokens in the cache by now, of stats.prompt_tokens */
+    double sampled_at, read_at; /* clock of the newest token behind this event, and of now: seconds since an arbitrary
+                                   moment */
 } qp_event;
 
-/* Waits for the job's next event; its pointers live until the next call for this job. After QP_EVENT_END every
- * further call gives QP_EVENT_END again. A failed job returns its status with QP_FINISH_ERROR in the event. */
+/* Waits for the job's next event; its pointers live until the next call for this job. What came since the last call
+ * comes as one event, so that a slow reader loses nothing and slows nobody. After QP_EVENT_END every further call gives
+ * QP_EVENT_END again. A failed job returns its status with QP_FINISH_ERROR in the event. */
 QP_API qp_status qp_job_next(qp_job *job, qp_event *event, qp_error *err);
-/* The prompt as the job saw it: ids, borrowed until the next call for this job. */
+/* As qp_job_next, but waits at most `timeout_s` (0: not at all); QP_BUSY when nothing came. */
+QP_API qp_status qp_job_poll(qp_job *job, double timeout_s, qp_event *event, qp_error *err);
+/* The prompt as the job saw it: ids, borrowed until the job is freed. */
 QP_API const int32_t *qp_job_peek_prompt(const qp_job *job, size_t *count);
+
+typedef enum qp_job_state { QP_JOB_WAITING, QP_JOB_PROMPT, QP_JOB_RUNNING, QP_JOB_ENDED } qp_job_state;
+typedef struct qp_job_progress {
+    qp_job_state state;
+    size_t queue_place; /* jobs ahead of it while waiting */
+    size_t prompt_tokens, prompt_done, new_tokens, pages;
+} qp_job_progress;
+QP_API void qp_job_get_progress(const qp_job *job, qp_job_progress *progress);
+
+/* ---- waiting for many jobs --------------------------------------------------------------------------------------- */
+
+/* One reader of many jobs, with a descriptor for event loops. */
+QP_API qp_status qp_watch_new(qp_watch **out, qp_error *err);
+/* After the last job that names it is freed. */
+QP_API void qp_watch_free(qp_watch *watch);
+/* Readable (poll, epoll, select) while qp_watch_next has something to give. */
+QP_API int qp_watch_descriptor(const qp_watch *watch);
+/* A job with something to read, and its `user`; each is told once until it is read to its last event with qp_job_poll.
+ * Waits at most timeout_s (< 0: for ever, 0: not at all): NULL when nothing came. */
+QP_API qp_job *qp_watch_next(qp_watch *watch, double timeout_s, void **user);
 
 #ifdef __cplusplus
 }
