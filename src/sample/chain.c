@@ -59,8 +59,8 @@ void candidates_cut(candidate_list *c, int n) {
 
 /* ---- softmax ---- */
 
-/* e^x for x <= 0, and 0 for NaN; relative error under 2e-7: 2^n by the exponent bits, the rest by a polynomial (the coefficients are
- * the Taylor series'; |r| <= ln(2)/2). A plain loop over it becomes vector code. */
+/* e^x for x <= 0, and 0 for NaN; relative error under 2e-7: 2^n by the exponent bits, the rest by a polynomial (the
+ * coefficients are the Taylor series'; |r| <= ln(2)/2). A plain loop over it becomes vector code. */
 static inline float exp_below(float x) {
     const float clamped = x > -87.0f ? x : -87.0f, n = rintf(clamped * 1.44269504f);
     const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
