@@ -71,12 +71,12 @@ qp_status qp_sequence_new(qp_sequence **out, const qp_model *m, uint64_t capacit
     return qp_sequences_new(out, 1, m, capacity_tokens, type, err);
 }
 
-uint64_t qp_sequence_length(const qp_sequence *s) { return (uint64_t)s->seq.length; }
+uint64_t qp_sequence_length(const qp_sequence *s) { return (uint64_t)s->seq.chain.length; }
 
 qp_status qp_sequence_rewind(qp_sequence *s, uint64_t length, qp_error *err) {
-    if (length > (uint64_t)s->seq.length)
+    if (length > (uint64_t)s->seq.chain.length)
         return err_set(err, QP_BAD_ARGUMENT, 0, "rewind to %llu: the sequence has %lld tokens",
-                       (unsigned long long)length, (long long)s->seq.length);
+                       (unsigned long long)length, (long long)s->seq.chain.length);
     seq_rewind(&s->seq, (int64_t)length);
     return QP_OK;
 }

@@ -22,58 +22,36 @@ qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type 
     const model_shape *s = &m->shape;
     const store_shape shape = {s->n_layers, s->n_kv_heads, s->head_dim, seq_kv_type(m, type)};
     ERR_TRY(store_open(&out->store, m->dev, &shape, (int)pages, err));
-    const qp_status status = pages_open(&out->pages, (int)pages, err);
+    const qp_status status = pages_open(&out->pages, (int)pages, NULL, err);
     if (status != QP_OK) store_close(&out->store);
     return status;
 }
 
 void seq_room_close(seq_room *room) {
-    pages_close(&room->pages);
+    pages_close(room->pages);
     store_close(&room->store);
 }
 
-uint64_t seq_room_tokens(const seq_room *room) { return (uint64_t)room->pages.n_pages * DEV_PAGE_TOKENS; }
+uint64_t seq_room_tokens(const seq_room *room) { return (uint64_t)room->store.n_pages * DEV_PAGE_TOKENS; }
 
 /* ---- sequences ---- */
 
-void seq_open(seq *out, seq_room *room) { *out = (seq){.room = room}; }
+void seq_open(seq *out, seq_room *room) {
+    *out = (seq){.room = room};
+    chain_open(&out->chain, room->pages, 0);
+    chain_make_private(&out->chain);
+}
 
 void seq_close(seq *s) {
-    seq_rewind(s, 0);
-    mem_free(s->pages);
+    chain_close(&s->chain);
     *s = (seq){0};
 }
 
-static int pages_for(int64_t tokens) { return (int)((tokens + DEV_PAGE_TOKENS - 1) / DEV_PAGE_TOKENS); }
-
-qp_status seq_reserve(seq *s, int64_t tokens, qp_error *err) {
-    const page_table *table = &s->room->pages;
-    if ((uint64_t)tokens > seq_room_tokens(s->room))
-        return err_set(err, QP_TOO_LARGE, 0, "%lld tokens do not fit into a cache of %llu tokens", (long long)tokens,
-                       (unsigned long long)seq_room_tokens(s->room));
-    const int more = pages_for(tokens) - s->n_pages;
-    if (more <= 0) return QP_OK;
-    if (s->n_pages + more > s->capacity) {
-        const int capacity = 2 * (s->n_pages + more);
-        int32_t *pages = mem_resize(s->pages, (size_t)capacity, sizeof *pages);
-        if (!pages) return err_no_memory(err, 0, "a list of pages");
-        s->pages = pages;
-        s->capacity = capacity;
-    }
-    if (!pages_take(&s->room->pages, more, s->pages + s->n_pages))
-        return err_set(err, QP_BUSY, 0, "%d pages of the cache are needed, %d of %d are free", more, table->n_free,
-                       table->n_pages);
-    s->n_pages += more;
-    return QP_OK;
-}
+qp_status seq_reserve(seq *s, int64_t tokens, qp_error *err) { return chain_reserve(&s->chain, tokens, err); }
 
 void seq_rewind(seq *s, int64_t length) {
-    const int keep = pages_for(length);
-    if (keep < s->n_pages) {
-        pages_give(&s->room->pages, s->n_pages - keep, s->pages + keep);
-        s->n_pages = keep;
-    }
-    s->length = length;
+    page_copy none; /* a private chain has its pages for itself: nothing to copy, nothing that can fail */
+    chain_rewind(&s->chain, length, &none, NULL);
 }
 
 /* ---- feeding ---- */
@@ -88,16 +66,17 @@ typedef struct step_rows {
 /* Takes as many of the feed's ids from `done` on as the step has room for; returns how many. */
 static size_t add_rows(step_rows *step, const seq_feed *feed, size_t done, uint64_t rope_length) {
     step_input *in = &step->in;
+    chain *c = &feed->seq->chain;
     const size_t room = (size_t)(MODEL_MAX_ROWS - in->n_rows), left = feed->count - done;
     const int n = (int)(left < room ? left : room);
-    step->spans[in->n_spans] = (row_span){in->n_rows, n, feed->seq->length, feed->seq->pages};
+    step->spans[in->n_spans] = (row_span){in->n_rows, n, c->length, c->pages};
     step->rope_lengths[in->n_spans++] = rope_length;
     for (int i = 0; i < n; i++) {
         const size_t at = done + (size_t)i;
         if (at + feed->last >= feed->count) step->logit_rows[in->n_logit_rows++] = in->n_rows;
         step->ids[in->n_rows++] = feed->ids[at];
     }
-    feed->seq->length += n;
+    chain_advance(c, NULL, c->length + n);
     return (size_t)n;
 }
 
@@ -116,7 +95,7 @@ static qp_status run_step(step_rows *step, model *m, const kv_view *kv, float **
 static qp_status run_all(step_rows *step, const seq_feed *feeds, int n_feeds, float *logits, qp_error *err) {
     seq_room *room = feeds[0].seq->room;
     for (int i = 0; i < n_feeds; i++) {
-        const uint64_t after = (uint64_t)feeds[i].seq->length + feeds[i].count;
+        const uint64_t after = (uint64_t)feeds[i].seq->chain.length + feeds[i].count;
         const uint64_t rope_length = feeds[i].rope_length ? feeds[i].rope_length : after;
         for (size_t done = 0; done < feeds[i].count;) {
             done += add_rows(step, &feeds[i], done, rope_length);
@@ -136,7 +115,7 @@ static qp_status check_feed(const seq_feed *feed, qp_error *err) {
     if (feed->last > feed->count)
         return err_set(err, QP_BAD_ARGUMENT, 0, "logits of the last %zu of %zu tokens were asked for", feed->last,
                        feed->count);
-    return seq_reserve(feed->seq, feed->seq->length + (int64_t)feed->count, err);
+    return seq_reserve(feed->seq, feed->seq->chain.length + (int64_t)feed->count, err);
 }
 
 /* Takes back what feeds 0 .. n-1 have done. */
@@ -150,7 +129,7 @@ qp_status seq_run(const seq_feed *feeds, int n_feeds, float *logits, qp_error *e
     qp_status status = step && before ? QP_OK : err_no_memory(err, sizeof *step, "a step");
     int n = 0;
     for (; status == QP_OK && n < n_feeds; n++) {
-        before[n] = feeds[n].seq->length;
+        before[n] = feeds[n].seq->chain.length;
         status = check_feed(&feeds[n], err);
     }
     if (status == QP_OK) status = run_all(step, feeds, n_feeds, logits, err);

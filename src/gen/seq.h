@@ -10,14 +10,12 @@
 typedef struct seq_room {
     model *model;
     kv_store store;
-    page_table pages;
+    page_table *pages;
 } seq_room;
 
 typedef struct seq {
     seq_room *room;
-    int32_t *pages; /* [n_pages] */
-    int n_pages, capacity;
-    int64_t length; /* tokens whose keys and values are in the pages */
+    chain chain; /* private: sequences neither offer nor reuse */
 } seq;
 
 /* Rounds up to whole pages. exact: the type that QP_CACHE_DEFAULT stands for. */
