@@ -3,6 +3,10 @@
 #define CACHE_STORE_H
 
 #include "dev/dev.h"
+#include "pages.h"
+
+/* Counts up with every change of what lies where in a page: files of another layout are refused. */
+enum { STORE_LAYOUT = 1 };
 
 /* What one token's entry looks like. */
 typedef struct store_shape {
@@ -24,5 +28,12 @@ bool store_page_bytes(const store_shape *shape, size_t *out);
 /* The device grants the memory lazily where it can: pages never used cost no memory. */
 qp_status store_open(kv_store *out, device *dev, const store_shape *shape, int n_pages, qp_error *err);
 void store_close(kv_store *s);
+/* Copies the first tokens of a page, as the page table asks for. */
+void store_copy(const kv_store *s, const page_copy *copy);
+/* A page as bytes: [n_layers][keys | values][n_kv_heads][DEV_PAGE_TOKENS][head_dim]. */
+void store_save(const kv_store *s, int32_t page, void *to);
+void store_load(kv_store *s, int32_t page, const void *from);
+/* The same for pages_spill. The store must stay where it is. */
+page_mover store_mover(kv_store *s);
 
 #endif

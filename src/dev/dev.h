@@ -135,6 +135,15 @@ typedef struct gate_args {
     int n_rows, dim;
 } gate_args;
 
+/* n_blocks blocks of `bytes`, each `stride` behind the last, from one place of device memory to another that does not
+ * overlap it. */
+typedef struct copy_args {
+    void *to;
+    const void *from;
+    size_t bytes, stride;
+    int n_blocks;
+} copy_args;
+
 /* ---- the device ---- */
 
 typedef struct dev_ops {
@@ -158,6 +167,7 @@ typedef struct dev_ops {
     void (*rope_store)(device *d, const rope_store_args *a);
     void (*attend)(device *d, const attend_args *a);
     void (*gate)(device *d, const gate_args *a);
+    void (*copy)(device *d, const copy_args *a);
     /* Returns when all ops before it are done. */
     qp_status (*finish)(device *d, qp_error *err);
 } dev_ops;

@@ -21,6 +21,11 @@ static void copy(device *d, void *to, const void *from, size_t bytes) {
     if (bytes) memcpy(to, from, bytes);
 }
 
+static void copy_blocks(device *d, const copy_args *a) {
+    for (int i = 0; i < a->n_blocks; i++)
+        copy(d, (uint8_t *)a->to + (size_t)i * a->stride, (const uint8_t *)a->from + (size_t)i * a->stride, a->bytes);
+}
+
 static qp_status weight_open(device *d, dev_weight *out, const quant_matrix *m, qp_error *err) {
     *out = (dev_weight){0};
     if (!cpu_of(d)->matmul.exact[m->type->id])
@@ -76,6 +81,7 @@ static const dev_ops ops = {
     .rope_store = cpu_rope_store,
     .attend = cpu_attend,
     .gate = cpu_gate,
+    .copy = copy_blocks,
     .finish = finish,
 };
 
