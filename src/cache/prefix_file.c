@@ -145,8 +145,8 @@ static qp_status check_size(const header *h, size_t bytes, const char *path, qp_
     return QP_OK;
 }
 
-static qp_status check_sum(const header *h, const file_map *map, const char *path, qp_error *err) {
-    const uint8_t *at = map->at;
+static qp_status check_sum(const header *h, const uint8_t *bytes, const char *path, qp_error *err) {
+    const uint8_t *at = bytes;
     const size_t ids_bytes = (size_t)h->n_tokens * sizeof(int32_t);
     uint64_t sum = hash_bytes(at, sizeof *h, 0), found;
     at += sizeof *h;
@@ -156,20 +156,20 @@ static qp_status check_sum(const header *h, const file_map *map, const char *pat
         sum = hash_bytes(at, (size_t)h->page_bytes, sum);
     memcpy(&found, at, sizeof found);
     if (found == sum) return QP_OK;
-    return err_set(err, QP_BAD_FORMAT, (uint64_t)(at - map->at),
+    return err_set(err, QP_BAD_FORMAT, (uint64_t)(at - bytes),
                    "%s: damaged: its checksum is %016llx, its bytes give %016llx", path, (unsigned long long)found,
                    (unsigned long long)sum);
 }
 
-static qp_status check_file(header *h, const prefix_cache *cache, const file_map *map, const char *path,
+static qp_status check_file(header *h, const prefix_cache *cache, const uint8_t *bytes, size_t count, const char *path,
                             qp_error *err) {
-    if (map->bytes < sizeof *h + sizeof(uint64_t))
-        return err_set(err, QP_BAD_FORMAT, map->bytes, "%s: not a prefix file: %zu bytes, at least %zu are expected",
-                       path, map->bytes, sizeof *h + sizeof(uint64_t));
-    memcpy(h, map->at, sizeof *h);
+    if (count < sizeof *h + sizeof(uint64_t))
+        return err_set(err, QP_BAD_FORMAT, count, "%s: not a prefix file: %zu bytes, at least %zu are expected", path,
+                       count, sizeof *h + sizeof(uint64_t));
+    memcpy(h, bytes, sizeof *h);
     ERR_TRY(check_header(h, cache, path, err));
-    ERR_TRY(check_size(h, map->bytes, path, err));
-    return check_sum(h, map, path, err);
+    ERR_TRY(check_size(h, count, path, err));
+    return check_sum(h, bytes, path, err);
 }
 
 /* Fills pages until the file or the room ends; those that the cache has already are left as they are. */
@@ -203,13 +203,19 @@ static qp_status load_pages(const prefix_cache *cache, const header *h, const ui
     return status;
 }
 
-qp_status prefix_load(const prefix_cache *cache, const char *path, size_t *n_loaded, qp_error *err) {
-    file_map map;
+qp_status prefix_load_bytes(const prefix_cache *cache, const uint8_t *bytes, size_t count, const char *name,
+                            size_t *n_loaded, qp_error *err) {
     header h;
     if (n_loaded) *n_loaded = 0;
+    ERR_TRY(check_file(&h, cache, bytes, count, name, err));
+    return load_pages(cache, &h, bytes + sizeof h, n_loaded, err);
+}
+
+qp_status prefix_load(const prefix_cache *cache, const char *path, size_t *n_loaded, qp_error *err) {
+    file_map map;
+    if (n_loaded) *n_loaded = 0;
     ERR_TRY(file_map_open(&map, path, err));
-    qp_status status = check_file(&h, cache, &map, path, err);
-    if (status == QP_OK) status = load_pages(cache, &h, map.at + sizeof h, n_loaded, err);
+    const qp_status status = prefix_load_bytes(cache, map.at, map.bytes, path, n_loaded, err);
     file_map_close(&map);
     return status;
 }

@@ -18,5 +18,8 @@ qp_status prefix_save(const prefix_cache *cache, const char *path, const int32_t
 /* Offers the file's pages to all chains, as many as find room. Any file is safe to load: sizes, shape and checksum are
  * looked at first. QP_BUSY: not even one page could be had. */
 qp_status prefix_load(const prefix_cache *cache, const char *path, size_t *n_loaded, qp_error *err);
+/* The same from memory; errors begin with `name`. */
+qp_status prefix_load_bytes(const prefix_cache *cache, const uint8_t *bytes, size_t count, const char *name,
+                            size_t *n_loaded, qp_error *err);
 
 #endif

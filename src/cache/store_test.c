@@ -1,0 +1,153 @@
+/* store_test.c — pages are copied, saved and loaded byte for byte and nothing beside them changes; attention over pages
+ * that lie anywhere gives the bits that it gives over pages in a row. */
+#include "store.h"
+#include "harness.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+enum { P = DEV_PAGE_TOKENS, PAGES = 5 };
+
+static device *open_device(const char *level) {
+    device *d;
+    qp_error err;
+    if (dev_open(&d, &(dev_options){.kind = "cpu", .cpu_level = level, .threads = 1}, &err)) fail_msg("%s", err.text);
+    return d;
+}
+
+static const store_shape shapes[] = {{1, 1, 8, KV_F16}, {3, 2, 16, KV_F16}, {2, 3, 24, KV_F32}};
+
+static void fill_bytes(uint8_t *at, size_t n) {
+    for (size_t i = 0; i < n; i++) at[i] = (uint8_t)(i * 2654435761u >> 13);
+}
+
+/* Page, slot and half of a byte of the store: [n_layers][n_pages][keys | values][n_kv_heads][P][head_dim]. */
+static void place_of(const kv_store *s, size_t offset, int *page, int *slot) {
+    const size_t row = (size_t)s->shape.head_dim * (s->shape.type == KV_F16 ? 2 : 4);
+    const size_t rows = offset / row;
+    *slot = (int)(rows % P);
+    *page = (int)(rows / P / (size_t)(2 * s->shape.n_kv_heads) % (size_t)s->n_pages);
+}
+
+static void copies_the_first_tokens_alone(void **state) {
+    static const int counts[] = {0, 1, 2, 100, 255};
+    device *d = open_device("ref");
+    for (size_t i = 0; i < HARNESS_COUNT(shapes) * HARNESS_COUNT(counts); i++) {
+        const page_copy copy = {3, 1, counts[i % HARNESS_COUNT(counts)]};
+        kv_store s;
+        assert_int_equal(store_open(&s, d, &shapes[i / HARNESS_COUNT(counts)], PAGES, NULL), QP_OK);
+        fill_bytes(s.memory, s.bytes);
+        uint8_t *before = mem_copy(s.memory, s.bytes, 1);
+        const uint8_t *after = s.memory;
+        const size_t from_3_to_1 = 2 * s.views[0].page_stride;
+        store_copy(&s, &copy);
+        for (size_t k = 0; k < s.bytes; k++) {
+            int page, slot;
+            place_of(&s, k, &page, &slot);
+            const bool is_copied = page == 1 && slot < copy.n_tokens;
+            if (after[k] != before[is_copied ? k + from_3_to_1 : k]) fail_msg("byte %zu of shape %zu", k, i);
+        }
+        mem_free(before);
+        store_close(&s);
+    }
+    dev_close(d);
+}
+
+static void saves_and_loads_a_page(void **state) {
+    device *d = open_device("ref");
+    for (size_t i = 0; i < HARNESS_COUNT(shapes); i++) {
+        kv_store s;
+        assert_int_equal(store_open(&s, d, &shapes[i], PAGES, NULL), QP_OK);
+        const page_mover mover = store_mover(&s);
+        assert_int_equal(mover.page_bytes * PAGES, s.bytes);
+        fill_bytes(s.memory, s.bytes);
+        uint8_t *before = mem_copy(s.memory, s.bytes, 1), *bytes = mem_array(mover.page_bytes, 1);
+        const uint8_t *after = s.memory;
+        const size_t from_4_to_0 = 4 * s.views[0].page_stride;
+        mover.save(mover.user, 4, bytes);
+        mover.load(mover.user, 0, bytes);
+        for (size_t k = 0; k < s.bytes; k++) {
+            int page, slot;
+            place_of(&s, k, &page, &slot);
+            if (after[k] != before[page == 0 ? k + from_4_to_0 : k]) fail_msg("byte %zu of shape %zu", k, i);
+        }
+        mem_free(before);
+        mem_free(bytes);
+        store_close(&s);
+    }
+    dev_close(d);
+}
+
+/* ---- nothing depends on pages lying together ---- */
+
+enum { MANY = 12, TOKENS = MANY * P - 7, HEADS = 4, KV_HEADS = 2, DIM = 32, ROWS = 9 };
+
+/* A table whose free pages are handed out criss-cross, some of them out of the cache. */
+static void fragment(page_table *t) {
+    chain each[MANY];
+    int32_t ids[P] = {0};
+    for (int i = 0; i < MANY; i++) {
+        chain_open(&each[i], t, 1);
+        assert_int_equal(chain_reserve(&each[i], P, NULL), QP_OK);
+        ids[0] = i;
+        if (i % 3 == 0) chain_advance(&each[i], ids, 50);
+    }
+    for (int i = 0; i < MANY; i++) chain_close(&each[i * 7 % MANY]);
+    assert_int_equal(pages_available(t), MANY);
+}
+
+/* Keys, values and queries of position p, the same wherever they are kept. */
+static void attend(device *d, kv_store *s, const chain *c, float *out) {
+    static float q[ROWS * HEADS * DIM];
+    for (int p = 0; p < TOKENS; p++)
+        for (int k = 0; k < KV_HEADS * DIM; k++) {
+            const size_t at = ((size_t)(k / DIM) * P + (size_t)(p % P)) * DIM + (size_t)(k % DIM);
+            const size_t page = (size_t)c->pages[p / P] * s->views[0].page_stride;
+            ((float *)(void *)(s->views[0].k + page))[at] = (float)rng_uniform(1, (uint64_t)p, (uint64_t)k) - 0.5f;
+            ((float *)(void *)(s->views[0].v + page))[at] = (float)rng_uniform(2, (uint64_t)p, (uint64_t)k) - 0.5f;
+        }
+    for (size_t i = 0; i < HARNESS_COUNT(q); i++) q[i] = (float)rng_uniform(3, 0, i) - 0.5f;
+    const row_span span = {0, ROWS, TOKENS - ROWS, c->pages};
+    const attend_args a = {
+        .q = q, .out = out, .n_heads = HEADS, .scale = 3, .kv = s->views[0], .spans = &span, .n_spans = 1};
+    d->ops->attend(d, &a);
+}
+
+static void a_fragmented_cache_answers_alike(void **state) {
+    static float out[2][ROWS * HEADS * DIM];
+    static const store_shape shape = {1, KV_HEADS, DIM, KV_F32};
+    for (int l = 0; dev_cpu_level(l); l++) {
+        if (!dev_cpu_level_available(dev_cpu_level(l))) continue;
+        device *d = open_device(dev_cpu_level(l));
+        int n_in_a_row[2] = {0};
+        for (int is_fragmented = 0; is_fragmented < 2; is_fragmented++) {
+            page_table *t;
+            kv_store s;
+            chain c;
+            assert_int_equal(pages_open(&t, MANY, NULL, NULL), QP_OK);
+            assert_int_equal(store_open(&s, d, &shape, MANY, NULL), QP_OK);
+            assert_int_equal(d->ops->reserve(d, ROWS, HEADS * DIM, NULL), QP_OK);
+            if (is_fragmented) fragment(t);
+            chain_open(&c, t, 1);
+            assert_int_equal(chain_reserve(&c, TOKENS, NULL), QP_OK); /* the longest job there can be */
+            assert_int_equal(c.n_pages, MANY);
+            for (int i = 1; i < MANY; i++) n_in_a_row[is_fragmented] += c.pages[i] == c.pages[i - 1] + 1;
+            attend(d, &s, &c, out[is_fragmented]);
+            chain_close(&c);
+            store_close(&s);
+            pages_close(t);
+        }
+        assert_int_equal(n_in_a_row[0], MANY - 1);
+        assert_in_range(n_in_a_row[1], 0, 2);
+        assert_memory_equal(out[0], out[1], sizeof out[0]);
+        dev_close(d);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_the_first_tokens_alone),
+        cmocka_unit_test(saves_and_loads_a_page),
+        cmocka_unit_test(a_fragmented_cache_answers_alike),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
