@@ -47,7 +47,14 @@ int utf8_write(uint32_t u, char out[4]) {
 size_t utf8_valid_prefix(const char *s, size_t bytes) {
     size_t at = 0;
     uint32_t unused;
-    for (int n; at < bytes && (n = utf8_decode(s + at, bytes - at, &unused)); at += (size_t)n) {
+    for (int n; at < bytes; at += (size_t)n) { /* short characters need no decoding */
+        const unsigned char first = (unsigned char)s[at];
+        if (first < 0x80)
+            n = 1;
+        else if (first >= 0xC2 && first < 0xE0 && bytes - at > 1 && ((unsigned char)s[at + 1] & 0xC0) == 0x80)
+            n = 2;
+        else if (!(n = utf8_decode(s + at, bytes - at, &unused)))
+            break;
     }
     return at;
 }

@@ -7,20 +7,21 @@
 #include "uni.h"
 #include <stdio.h>
 
-enum { SHORT_WORD = 24, NEIGHBOUR_BITS = 20 };
+/* MAX_PROBES: merges that are made to collide are refused rather than waited for. */
+enum { SHORT_WORD = 24, NEIGHBOUR_BITS = 20, MAX_PROBES = 4096 };
 
 /* ---- making ---- */
 
 static uint32_t merge_slot(const bpe *b, uint64_t pair) { return (uint32_t)(pair * 0x9E3779B97F4A7C15ull >> b->shift); }
 
 static bool make_slots(bpe *b, uint32_t n) {
-    bpe_merge *merges = mem_array(n, sizeof *merges);
+    bpe_merge *merges = mem_big(n * sizeof *merges);
     if (!merges) return false;
     b->merges = merges;
     b->n_slots = n;
     b->shift = 64;
     for (uint32_t i = n; i > 1; i /= 2) b->shift--;
-    for (uint32_t i = 0; i < n; i++) merges[i] = (bpe_merge){.pair = BPE_NO_PAIR, .rank = BPE_NO_RANK};
+    memset(merges, 0xFF, n * sizeof *merges); /* BPE_NO_PAIR, BPE_NO_RANK */
     return true;
 }
 
@@ -33,6 +34,7 @@ static qp_status copy_affix(char **out, span text, qp_error *err) {
 qp_status bpe_start(bpe *b, const vocab *words, const bpe_options *options, size_t n_merges, qp_error *err) {
     *b = (bpe){.words = words,
                .unk = -1,
+               .last_made = -1,
                .shift = 64,
                .fuse_unk = options->fuse_unk,
                .byte_fallback = options->byte_fallback,
@@ -40,18 +42,21 @@ qp_status bpe_start(bpe *b, const vocab *words, const bpe_options *options, size
                .has_unk = options->unk.at != NULL};
     if (b->has_unk) b->unk = vocab_id(words, options->unk);
     ERR_TRY(copy_affix(&b->prefix, options->prefix, err));
+    b->prefix_bytes = b->prefix ? options->prefix.bytes : 0;
     ERR_TRY(copy_affix(&b->suffix, options->suffix, err));
     uint32_t n = 2;
     while (n < n_merges + n_merges / 2 + 1 && n < 1u << 29) n *= 2;
     return make_slots(b, n) ? QP_OK : err_no_memory(err, n * sizeof *b->merges, "BPE merges");
 }
 
-static void put_merge(bpe *b, bpe_merge merge) {
-    uint32_t slot = merge_slot(b, merge.pair);
-    while (b->merges[slot].pair != BPE_NO_PAIR && b->merges[slot].pair != merge.pair)
+/* False if that took too many steps. */
+static bool put_merge(bpe *b, bpe_merge merge) {
+    uint32_t slot = merge_slot(b, merge.pair), probes = 0;
+    for (; b->merges[slot].pair != BPE_NO_PAIR && b->merges[slot].pair != merge.pair; probes++)
         slot = (slot + 1) & (b->n_slots - 1);
     if (b->merges[slot].pair == BPE_NO_PAIR) b->n_merges++;
     b->merges[slot] = merge;
+    return probes <= MAX_PROBES;
 }
 
 static bool grow_slots(bpe *b) {
@@ -61,16 +66,18 @@ static bool grow_slots(bpe *b) {
     b->n_merges = 0;
     for (uint32_t i = 0; i < n; i++)
         if (old[i].pair != BPE_NO_PAIR) put_merge(b, old[i]);
-    mem_free(old);
+    mem_big_free(old, n * sizeof *old);
     return true;
 }
+
+static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
 qp_status bpe_add_pair(bpe *b, int32_t left, int32_t right, int32_t id, uint32_t rank, qp_error *err) {
     if (b->n_merges >= 1u << 28) return err_set(err, QP_TOO_LARGE, 0, "BPE: more than %u merges", 1u << 28);
     if (b->n_merges + b->n_merges / 2 >= b->n_slots && !grow_slots(b))
         return err_no_memory(err, b->n_slots * sizeof *b->merges, "BPE merges");
-    put_merge(b, (bpe_merge){(uint64_t)(uint32_t)left << 32 | (uint32_t)right, rank, id});
-    return QP_OK;
+    if (put_merge(b, (bpe_merge){pair_of(left, right), rank, id})) return QP_OK;
+    return err_set(err, QP_BAD_FORMAT, 0, "BPE merge %u: over %d merges share one hash", rank, MAX_PROBES);
 }
 
 static qp_status unknown_merge(qp_error *err, span piece, uint32_t rank) {
@@ -78,18 +85,52 @@ static qp_status unknown_merge(qp_error *err, span piece, uint32_t rank) {
                    (int)(piece.bytes < 80 ? piece.bytes : 80), piece.at);
 }
 
-qp_status bpe_add_merges(bpe *b, const span *parts, size_t n, uint32_t first_rank, qp_error *err) {
-    int32_t ids[3 * BPE_BATCH];
+static bool is_pair(span piece, bpe_pair pair) {
+    return piece.bytes == pair.left.bytes + pair.right.bytes && span_starts(piece, pair.left) &&
+           span_equal((span){piece.at + pair.left.bytes, pair.right.bytes}, pair.right);
+}
+
+/* The id of the piece that a merge makes: a guess, which needs no search, else looked up. */
+static qp_status find_made(bpe *b, bpe_pair pair, uint32_t rank, strbuf *text, int32_t *id, qp_error *err) {
+    pair.right.at += b->prefix_bytes;
+    pair.right.bytes -= b->prefix_bytes;
+    for (*id = b->last_made; *id <= b->last_made + 1; ++*id) {
+        const span piece = vocab_piece(b->words, *id);
+        if (piece.at && is_pair(piece, pair)) return QP_OK;
+    }
+    strbuf_clear(text);
+    strbuf_add(text, pair.left.at, pair.left.bytes);
+    strbuf_add(text, pair.right.at, pair.right.bytes);
+    ERR_TRY(strbuf_status(text, err, "BPE merge"));
+    *id = vocab_id(b->words, (span){text->at, text->bytes});
+    return *id >= 0 ? QP_OK : unknown_merge(err, (span){text->at, text->bytes}, rank);
+}
+
+static qp_status add_merge(bpe *b, bpe_pair pair, const int32_t ids[2], uint32_t rank, strbuf *text, qp_error *err) {
+    if (ids[0] < 0) return unknown_merge(err, pair.left, rank);
+    if (ids[1] < 0) return unknown_merge(err, pair.right, rank);
+    if (pair.right.bytes < b->prefix_bytes)
+        return err_set(err, QP_BAD_FORMAT, 0, "BPE merge %u: the right piece is shorter than the subword prefix", rank);
+    int32_t made;
+    ERR_TRY(find_made(b, pair, rank, text, &made, err));
+    b->last_made = made;
+    return bpe_add_pair(b, ids[0], ids[1], made, rank, err);
+}
+
+qp_status bpe_add_merges(bpe *b, const bpe_pair *pairs, size_t n, uint32_t first_rank, qp_error *err) {
+    span parts[2 * BPE_BATCH];
+    int32_t ids[2 * BPE_BATCH];
     if (n > BPE_BATCH) return err_set(err, QP_INTERNAL, 0, "BPE: a batch of %zu merges", n);
-    vocab_ids(b->words, parts, ids, 3 * n);
+    for (size_t i = 0; i < n; i++) parts[2 * i] = pairs[i].left, parts[2 * i + 1] = pairs[i].right;
+    vocab_ids(b->words, parts, ids, 2 * n);
     for (size_t i = 0; i < n; i++)
-        __builtin_prefetch(&b->merges[merge_slot(b, (uint64_t)(uint32_t)ids[3 * i] << 32 | (uint32_t)ids[3 * i + 1])],
-                           1);
-    for (size_t i = 0; i < 3 * n; i++)
-        if (ids[i] < 0) return unknown_merge(err, parts[i], first_rank + (uint32_t)(i / 3));
-    for (size_t i = 0; i < n; i++)
-        ERR_TRY(bpe_add_pair(b, ids[3 * i], ids[3 * i + 1], ids[3 * i + 2], first_rank + (uint32_t)i, err));
-    return QP_OK;
+        __builtin_prefetch(&b->merges[merge_slot(b, pair_of(ids[2 * i], ids[2 * i + 1]))], 1);
+    strbuf text = {0};
+    qp_status status = QP_OK;
+    for (size_t i = 0; i < n && status == QP_OK; i++)
+        status = add_merge(b, pairs[i], &ids[2 * i], first_rank + (uint32_t)i, &text, err);
+    strbuf_free(&text);
+    return status;
 }
 
 static uint32_t neighbour_bit(uint32_t first, uint32_t second) {
@@ -106,47 +147,28 @@ static void note_neighbours(bpe *b, span piece) {
     }
 }
 
-static bool is_byte_piece(const bpe *b, int32_t id) {
-    for (int i = 0; i < 256; i++)
-        if (b->byte_ids[i] == id) return true;
-    return false;
+/* By id: whether it stands for a byte; NULL where memory is short. */
+static bool *list_byte_pieces(const bpe *b) {
+    bool *is_byte = mem_zarray((size_t)b->words->n_ids + 1, sizeof *is_byte);
+    for (int i = 0; i < 256 && is_byte; i++)
+        if (b->byte_ids[i] >= 0) is_byte[b->byte_ids[i]] = true;
+    return is_byte;
 }
 
 /* Cutting is only right while every symbol of a row is a character of the text (see bpe_cut). */
 static qp_status learn_neighbours(bpe *b, qp_error *err) {
+    bool *is_byte = list_byte_pieces(b);
     b->neighbours = mem_zarray(1u << (NEIGHBOUR_BITS - 3), 1);
-    if (!b->neighbours) return err_no_memory(err, 1u << (NEIGHBOUR_BITS - 3), "BPE neighbours");
     b->may_split = !b->prefix && !b->suffix;
-    for (uint32_t i = 0; i < b->n_slots && b->may_split; i++) {
+    for (uint32_t i = 0; i < b->n_slots && b->may_split && is_byte && b->neighbours; i++) {
         const bpe_merge *m = &b->merges[i];
         if (m->pair == BPE_NO_PAIR) continue;
-        const int32_t left = (int32_t)(m->pair >> 32), right = (int32_t)(uint32_t)m->pair;
-        if (b->byte_fallback && (is_byte_piece(b, left) || is_byte_piece(b, right))) b->may_split = false;
+        if (is_byte[m->pair >> 32] || is_byte[(uint32_t)m->pair]) b->may_split = false;
         note_neighbours(b, vocab_piece(b->words, m->id));
     }
-    return QP_OK;
-}
-
-/* Finds pieces by their raw bytes: what ignore_merges asks for each word. */
-static qp_status learn_raw_pieces(bpe *b, qp_error *err) {
-    const int32_t n = b->words->n_ids;
-    strbuf pool = {0};
-    b->n_raw_slots = 16;
-    while (b->n_raw_slots < (uint32_t)n * 2) b->n_raw_slots *= 2;
-    b->raw_slots = mem_zarray(b->n_raw_slots, sizeof *b->raw_slots);
-    b->raw_at = mem_zarray((size_t)n + 1, sizeof *b->raw_at);
-    for (int32_t id = 0; b->raw_slots && b->raw_at && id < n; id++) {
-        const span piece = vocab_piece(b->words, id);
-        b->raw_at[id] = (uint32_t)pool.bytes;
-        if (!piece.at || !piece.bytes || !bytealpha_decode(&pool, piece) || pool.failed) continue;
-        const char *raw = pool.at + b->raw_at[id];
-        uint32_t slot = vocab_hash(raw, pool.bytes - b->raw_at[id]) & (b->n_raw_slots - 1);
-        while (b->raw_slots[slot]) slot = (slot + 1) & (b->n_raw_slots - 1);
-        b->raw_slots[slot] = id + 1;
-    }
-    if (b->raw_at) b->raw_at[n] = (uint32_t)pool.bytes;
-    b->raw_pool = strbuf_move(&pool, NULL);
-    return b->raw_slots && b->raw_at && b->raw_pool ? QP_OK : err_no_memory(err, (size_t)n, "BPE pieces");
+    const bool ok = is_byte && b->neighbours;
+    mem_free(is_byte);
+    return ok ? QP_OK : err_no_memory(err, 1u << (NEIGHBOUR_BITS - 3), "BPE neighbours");
 }
 
 /* UTF-8 of a character below U+0800; returns the length. */
@@ -165,15 +187,11 @@ qp_status bpe_finish(bpe *b, bool byte_level, qp_error *err) {
         const size_t length = put_letter(byte_level ? bytealpha_char((uint8_t)i) : (uint32_t)i, letter);
         b->letter_ids[i] = vocab_id(b->words, (span){letter, length});
     }
-    if (!byte_level) return learn_neighbours(b, err);
-    return b->ignore_merges ? learn_raw_pieces(b, err) : QP_OK;
+    return byte_level ? QP_OK : learn_neighbours(b, err);
 }
 
 void bpe_free(bpe *b) {
-    mem_free(b->merges);
-    mem_free(b->raw_slots);
-    mem_free(b->raw_pool);
-    mem_free(b->raw_at);
+    mem_big_free(b->merges, b->n_slots * sizeof *b->merges);
     mem_free(b->neighbours);
     mem_free(b->prefix);
     mem_free(b->suffix);
@@ -282,7 +300,7 @@ static void add_symbols(row *r, bpe_scratch *s, span word) {
 /* ---- merging ---- */
 
 const bpe_merge *bpe_find(const bpe *b, int32_t left, int32_t right) {
-    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    const uint64_t pair = pair_of(left, right);
     for (uint32_t slot = merge_slot(b, pair);; slot = (slot + 1) & (b->n_slots - 1)) {
         if (b->merges[slot].pair == pair) return &b->merges[slot];
         if (b->merges[slot].pair == BPE_NO_PAIR) return NULL;
@@ -333,19 +351,17 @@ static void merge_short(const bpe *b, int32_t *ids, size_t *count) {
 }
 
 /* The id of a word that is a piece as a whole, -1 if it is none. */
-static int32_t whole_word(const bpe *b, span word) {
-    if (!b->byte_level) return word.bytes <= b->words->longest ? vocab_id(b->words, word) : -1;
+static int32_t whole_word(const bpe *b, strbuf *letters, span word) {
     if (word.bytes > b->words->longest) return -1;
-    uint32_t slot = vocab_hash(word.at, word.bytes) & (b->n_raw_slots - 1);
-    for (; b->raw_slots[slot]; slot = (slot + 1) & (b->n_raw_slots - 1)) {
-        const int32_t id = b->raw_slots[slot] - 1;
-        if (span_equal((span){b->raw_pool + b->raw_at[id], b->raw_at[id + 1] - b->raw_at[id]}, word)) return id;
-    }
-    return -1;
+    if (!b->byte_level) return vocab_id(b->words, word);
+    strbuf_clear(letters);
+    bytealpha_encode(letters, word);
+    return letters->failed ? -1 : vocab_id(b->words, (span){letters->at, letters->bytes});
 }
 
 qp_status bpe_encode(const bpe *b, bpe_scratch *s, span word, idvec *out, qp_error *err) {
-    const int32_t whole = b->ignore_merges && word.bytes ? whole_word(b, word) : -1;
+    const int32_t whole = b->ignore_merges && word.bytes ? whole_word(b, &s->text, word) : -1;
+    if (s->text.failed) return err_no_memory(err, word.bytes * 2, "BPE word");
     if (whole >= 0) {
         idvec_add(out, whole);
         return QP_OK;

@@ -26,12 +26,10 @@ typedef struct bpe {
     int32_t unk;             /* -1: named but not in the vocabulary */
     int32_t byte_ids[256];   /* ids of "<0x00>" ...; -1: none */
     int32_t letter_ids[256]; /* byte_level: of the byte alphabet; else of ASCII characters */
-    int32_t *raw_slots;      /* byte_level: raw bytes of a piece -> id + 1, for ignore_merges */
-    char *raw_pool;
-    uint32_t *raw_at; /* by id: place in raw_pool, n_ids + 1 of them */
-    uint32_t n_raw_slots;
-    uint8_t *neighbours;   /* a bit per hash of two characters that stand side by side in some piece */
-    char *prefix, *suffix; /* continuing_subword_prefix, end_of_word_suffix; NULL: none */
+    uint8_t *neighbours;     /* a bit per hash of two characters that stand side by side in some piece */
+    char *prefix, *suffix;   /* continuing_subword_prefix, end_of_word_suffix; NULL: none */
+    size_t prefix_bytes;
+    int32_t last_made; /* while loading: the next merge mostly makes this piece again or the one after it */
 } bpe;
 
 /* Memory that a call lends to all its words. Zero-initialised is ready. */
@@ -50,9 +48,12 @@ typedef struct bpe_options {
 } bpe_options;
 
 qp_status bpe_start(bpe *b, const vocab *words, const bpe_options *options, size_t n_merges, qp_error *err);
-/* `parts`: for each of n <= BPE_BATCH merges the left piece, the right piece and the piece that they make. */
-enum { BPE_BATCH = 64 };
-qp_status bpe_add_merges(bpe *b, const span *parts, size_t n, uint32_t first_rank, qp_error *err);
+/* Two pieces that become one: their texts in a row, the right one without the subword prefix. */
+typedef struct bpe_pair {
+    span left, right;
+} bpe_pair;
+enum { BPE_BATCH = 64 }; /* most merges in one call */
+qp_status bpe_add_merges(bpe *b, const bpe_pair *pairs, size_t n, uint32_t first_rank, qp_error *err);
 qp_status bpe_add_pair(bpe *b, int32_t left, int32_t right, int32_t id, uint32_t rank, qp_error *err);
 qp_status bpe_finish(bpe *b, bool byte_level, qp_error *err);
 void bpe_free(bpe *b);

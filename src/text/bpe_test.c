@@ -106,10 +106,8 @@ static void test_disturbed_queues(void **state) {
         assert_int_equal(vocab_add(&v, span_of(pieces[i]), (int64_t)i, NULL), QP_OK);
     assert_int_equal(bpe_start(&b, &v, &(bpe_options){0}, 6, NULL), QP_OK);
     for (size_t i = 0; i < 6; i++) {
-        char made[8];
-        snprintf(made, sizeof made, "%s%s", merges[i].left, merges[i].right);
-        const span parts[3] = {span_of(merges[i].left), span_of(merges[i].right), span_of(made)};
-        assert_int_equal(bpe_add_merges(&b, parts, 1, merges[i].rank, NULL), QP_OK);
+        const bpe_pair pair = {span_of(merges[i].left), span_of(merges[i].right)};
+        assert_int_equal(bpe_add_merges(&b, &pair, 1, merges[i].rank, NULL), QP_OK);
     }
     assert_int_equal(bpe_finish(&b, true, NULL), QP_OK);
     for (int i = 0; i < 8; i++) {
@@ -127,8 +125,10 @@ static void test_errors(void **state) {
     qp_error err;
     assert_int_equal(vocab_add(&v, SPAN("a"), 0, NULL), QP_OK);
     assert_int_equal(bpe_start(&b, &v, &(bpe_options){.unk = SPAN("?")}, 1, NULL), QP_OK);
-    assert_int_equal(bpe_add_merges(&b, (const span[3]){SPAN("a"), SPAN("x"), SPAN("ax")}, 1, 0, &err), QP_BAD_FORMAT);
+    assert_int_equal(bpe_add_merges(&b, &(bpe_pair){SPAN("a"), SPAN("x")}, 1, 0, &err), QP_BAD_FORMAT);
     assert_non_null(strstr(err.text, "\"x\" is not in the vocabulary"));
+    assert_int_equal(bpe_add_merges(&b, &(bpe_pair){SPAN("a"), SPAN("a")}, 1, 0, &err), QP_BAD_FORMAT);
+    assert_non_null(strstr(err.text, "\"aa\" is not in the vocabulary"));
     assert_int_equal(bpe_finish(&b, false, NULL), QP_OK);
     bpe_scratch s = {0};
     idvec out = {0};

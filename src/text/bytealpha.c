@@ -2,7 +2,6 @@
  *
  * Printable Latin-1 characters stand for themselves; the 68 others follow from U+0100 on, in order. */
 #include "bytealpha.h"
-#include "uni.h"
 
 static bool is_itself(uint32_t b) {
     return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
@@ -33,18 +32,26 @@ void bytealpha_encode(strbuf *out, span bytes) {
     for (size_t i = 0; i < bytes.bytes; i++) strbuf_utf8(out, bytealpha_char((uint8_t)bytes.at[i]));
 }
 
+/* A character below U+0800 of the alphabet at `text`, as nearly all are; 0: it is another one. */
+static inline int short_char(const char *text, size_t bytes, uint32_t *c) {
+    const uint8_t first = (uint8_t)text[0], second = bytes > 1 ? (uint8_t)text[1] : 0;
+    *c = first < 0x80 ? first : (uint32_t)(first & 0x1F) << 6 | (second & 0x3F);
+    return first < 0x80 ? 1 : (first & 0xE0) == 0xC0 && (second & 0xC0) == 0x80 ? 2 : 0;
+}
+
 bool bytealpha_decode(strbuf *out, span text) {
     char bytes[256];
     const size_t start = out->bytes;
     size_t n = 0;
     for (size_t i = 0; i < text.bytes;) {
         uint32_t c;
-        i += (size_t)uni_next(text.at + i, &c);
-        const int byte = c > ' ' && c < 0x7F ? (int)c : bytealpha_byte(c);
+        const int length = short_char(text.at + i, text.bytes - i, &c);
+        const int byte = !length ? -1 : c > ' ' && c < 0x7F ? (int)c : bytealpha_byte(c);
         if (byte < 0) {
             out->bytes = start;
             return false;
         }
+        i += (size_t)length;
         bytes[n++] = (char)byte;
         if (n < sizeof bytes && i < text.bytes) continue;
         strbuf_add(out, bytes, n);

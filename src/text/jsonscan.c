@@ -1,6 +1,10 @@
-/* jsonscan.c — a forward reader of JSON text for arrays too large to become a tree. */
+/* jsonscan.c — a forward reader of JSON text for arrays too large to become a tree.
+ *
+ * Strings are gone through by eight bytes at a time, in a 64-bit word; byte_marks and the like set the highest bit of
+ * each byte that is what they look for, and the lowest of these bits is exact. */
 #include "jsonscan.h"
 #include "base/utf8.h"
+#include <endian.h>
 #include <stdlib.h>
 
 enum { MAX_DEPTH = 200, MAX_NUMBER = 64 };
@@ -18,15 +22,17 @@ bool jsonscan_fail(jsonscan *s, const char *what) {
     return false;
 }
 
-static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+static inline bool is_blank(char c) { return c <= ' ' && (c == ' ' || c == '\n' || c == '\t' || c == '\r'); }
 
-char jsonscan_peek(jsonscan *s) {
+static inline char peek(jsonscan *s) {
     while (s->at < s->bytes && is_blank(s->text[s->at])) s->at++;
     return s->at < s->bytes ? s->text[s->at] : 0;
 }
 
-static bool take(jsonscan *s, char c, const char *expected) {
-    if (jsonscan_peek(s) != c) return jsonscan_fail(s, expected);
+char jsonscan_peek(jsonscan *s) { return peek(s); }
+
+static inline bool take(jsonscan *s, char c, const char *expected) {
+    if (peek(s) != c) return jsonscan_fail(s, expected);
     s->at++;
     return true;
 }
@@ -36,13 +42,13 @@ bool jsonscan_enter(jsonscan *s, char bracket) {
 }
 
 /* Before an element: the closing bracket ends, otherwise a comma stands before all but the first. */
-static bool next_item(jsonscan *s, size_t n, char close) {
+static inline bool next_item(jsonscan *s, size_t n, char close) {
     if (s->status != QP_OK) return false;
-    if (jsonscan_peek(s) == close) {
+    if (peek(s) == close) {
         s->at++;
         return false;
     }
-    return n == 0 || (take(s, ',', "expected a comma or the closing bracket") && jsonscan_peek(s) != close) ||
+    return n == 0 || (take(s, ',', "expected a comma or the closing bracket") && peek(s) != close) ||
            jsonscan_fail(s, "expected a value after the comma");
 }
 
@@ -131,25 +137,58 @@ static bool string_with_escapes(jsonscan *s, size_t start, span *out) {
     return true;
 }
 
+/* ---- strings by words of eight bytes ---- */
+
+#define EACH_BYTE(b) (0x0101010101010101ull * (b))
+#define HIGH_BITS EACH_BYTE(0x80u)
+
+static inline uint64_t load_word(const char *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    return le64toh(word);
+}
+static inline uint64_t below_marks(uint64_t word, unsigned bound) {
+    return (word - EACH_BYTE(bound)) & ~word & HIGH_BITS;
+}
+static inline uint64_t byte_marks(uint64_t word, unsigned byte) { return below_marks(word ^ EACH_BYTE(byte), 1); }
+static inline size_t first_mark(uint64_t marks) { return (size_t)__builtin_ctzll(marks) / 8; }
+
+/* The length of what needs no look: up to a quote, a backslash or a control character. */
+static inline size_t plain_length(const char *text, size_t bytes, bool *is_ascii) {
+    uint64_t high = 0;
+    size_t at = 0;
+    for (; bytes - at >= 8; at += 8) {
+        const uint64_t word = load_word(text + at);
+        const uint64_t marks = byte_marks(word, '"') | byte_marks(word, '\\') | below_marks(word, 0x20);
+        if (marks) {
+            high |= word & (marks ^ (marks - 1)); /* of the bytes up to the first mark */
+            *is_ascii = !(high & HIGH_BITS);
+            return at + first_mark(marks);
+        }
+        high |= word;
+    }
+    for (; at < bytes && text[at] != '"' && text[at] != '\\' && (unsigned char)text[at] >= 0x20; at++)
+        high |= (unsigned char)text[at];
+    *is_ascii = !(high & HIGH_BITS);
+    return at;
+}
+
 bool jsonscan_string(jsonscan *s, span *out) {
     if (!take(s, '"', "expected a string")) return false;
-    const unsigned char *const start = (const unsigned char *)s->text + s->at, *const end =
-                                                                                   (const unsigned char *)s->text +
-                                                                                   s->bytes;
-    const unsigned char *at = start;
-    unsigned char seen = 0;
-    while (at < end && *at != '"' && *at != '\\' && *at >= 0x20) seen |= *at++;
-    const size_t bytes = (size_t)(at - start);
-    if (seen >= 0x80 && utf8_valid_prefix((const char *)start, bytes) != bytes)
-        return jsonscan_fail(s, "the text is not UTF-8");
+    const char *const start = s->text + s->at;
+    bool is_ascii;
+    const size_t bytes = plain_length(start, s->bytes - s->at, &is_ascii);
+    if (!is_ascii && utf8_valid_prefix(start, bytes) != bytes) return jsonscan_fail(s, "the text is not UTF-8");
     s->at += bytes;
-    if (at == end) return jsonscan_fail(s, "a string does not end");
-    if (*at == '\\') return string_with_escapes(s, s->at - bytes, out);
-    if (*at != '"') return jsonscan_fail(s, "control character in a string");
+    if (s->at == s->bytes) return jsonscan_fail(s, "a string does not end");
+    if (start[bytes] == '\\') return string_with_escapes(s, s->at - bytes, out);
+    if (start[bytes] != '"') return jsonscan_fail(s, "control character in a string");
     s->at++;
-    *out = (span){(const char *)start, bytes};
+    *out = (span){start, bytes};
     return true;
 }
+
+/* ---- numbers ---- */
 
 static bool is_number_part(char c) {
     return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
@@ -169,9 +208,23 @@ static bool number_text(jsonscan *s, char text[MAX_NUMBER], bool *is_whole) {
     return (first >= '0' && first <= '9') || jsonscan_fail(s, "expected a number");
 }
 
+/* Up to 18 digits with nothing else to them; false: the number wants a closer look. */
+static bool plain_integer(jsonscan *s, int64_t *out) {
+    size_t at = s->at;
+    int64_t value = 0;
+    for (; at < s->bytes && s->text[at] >= '0' && s->text[at] <= '9' && at - s->at < 18; at++)
+        value = value * 10 + (s->text[at] - '0');
+    if (at == s->at || at == s->bytes || is_number_part(s->text[at])) return false;
+    *out = value;
+    s->at = at;
+    return true;
+}
+
 bool jsonscan_integer(jsonscan *s, int64_t *out) {
     char text[MAX_NUMBER], *end;
     bool is_whole;
+    peek(s);
+    if (plain_integer(s, out)) return true;
     if (!number_text(s, text, &is_whole)) return false;
     *out = is_whole ? (int64_t)strtoll(text, &end, 10) : 0;
     return (is_whole && !*end) || jsonscan_fail(s, "expected an integer");
@@ -185,13 +238,26 @@ bool jsonscan_real(jsonscan *s, double *out) {
     return !*end || jsonscan_fail(s, "expected a number");
 }
 
+/* ---- passing over ---- */
+
 /* Passes over a string without looking at its characters. */
 static bool skip_string(jsonscan *s) {
-    const char *at = s->text + s->at + 1, *const end = s->text + s->bytes;
-    while (at < end && *at != '"') at += *at == '\\' ? 2 : 1;
-    if (at >= end) return jsonscan_fail(s, "a string does not end");
-    s->at = (size_t)(at + 1 - s->text);
-    return true;
+    size_t at = s->at + 1;
+    s->n_skipped++;
+    while (at < s->bytes) {
+        if (s->bytes - at >= 8) {
+            const uint64_t word = load_word(s->text + at);
+            const uint64_t marks = byte_marks(word, '"') | byte_marks(word, '\\');
+            at += marks ? first_mark(marks) : 8;
+            if (!marks) continue;
+        }
+        if (s->text[at] == '"') {
+            s->at = at + 1;
+            return true;
+        }
+        at += s->text[at] == '\\' ? 2 : 1;
+    }
+    return jsonscan_fail(s, "a string does not end");
 }
 
 /* Passes over brackets by counting them; the contents are judged by who reads them. */

@@ -13,6 +13,7 @@ typedef struct jsonscan {
     size_t bytes, at;
     const char *where; /* the document's name in errors */
     strbuf unescaped;  /* holds the last string that had escapes */
+    size_t n_skipped;  /* strings that jsonscan_skip passed over */
     qp_status status;
     qp_error *err;
 } jsonscan;

@@ -47,13 +47,57 @@ static void test_strings(void **state) {
     }
 }
 
+/* A quote, backslash, control or foreign byte at every place of strings of every length, before text of every length:
+ * the reader goes by words of eight bytes. */
+static void test_places(void **state) {
+    static const char odd[] = {'"', '\\', 0x1f, (char)0x80, (char)0xff, 0x20, 0x21, 0x23, 0x5b, 0x5d, 0x7f};
+    for (size_t bytes = 1; bytes < 20; bytes++)
+        for (size_t place = 0; place < bytes; place++)
+            for (size_t i = 0; i < sizeof odd; i++)
+                for (size_t more = 0; more < 9; more++) {
+                    char text[64];
+                    const size_t whole = bytes + 2 + more;
+                    memset(text, 'x', sizeof text);
+                    text[0] = text[bytes + 1] = '"';
+                    text[place + 1] = odd[i];
+                    if (odd[i] == '\\' && place + 1 < bytes) text[place + 2] = 'n';
+                    char *exact = mem_copy(text, whole, 1);
+                    span got;
+                    jsonscan s = jsonscan_start(exact, whole, "test", NULL), t = s;
+                    const bool is_taken = jsonscan_string(&s, &got);
+                    const bool is_cut = odd[i] == '\\' && place + 1 == bytes; /* the closing quote is escaped */
+                    const bool is_bad = odd[i] == 0x1f || (unsigned char)odd[i] >= 0x80 || is_cut;
+                    assert_int_equal(is_taken, !is_bad);
+                    if (is_taken) assert_int_equal(got.bytes, odd[i] == '"' ? place : bytes - (odd[i] == '\\'));
+                    assert_int_equal(jsonscan_skip(&t, &got), !is_cut);
+                    if (!is_cut) assert_int_equal(got.bytes, odd[i] == '"' ? place + 2 : bytes + 2);
+                    assert_int_equal(t.n_skipped, 1);
+                    jsonscan_end(&s);
+                    mem_free(exact);
+                }
+}
+
 static const struct {
     const char *text;
     bool is_integer, is_real;
     double value;
-} numbers[] = {{"1", true, true, 1},         {"-12", true, true, -12}, {"1.5", false, true, 1.5},
-               {"-1e3", false, true, -1000}, {"", false, false, 0},    {"-", false, false, 0},
-               {"1-2", false, false, 0},     {"abc", false, false, 0}, {"1.2.3", false, false, 0},
+} numbers[] = {{"1", true, true, 1},
+               {"-12", true, true, -12},
+               {"1.5", false, true, 1.5},
+               {"0 ", true, true, 0},
+               {" 17,", true, true, 17},
+               {"1.5,", false, true, 1.5},
+               {"2e2]", false, true, 200},
+               {"7-,", false, false, 0},
+               {"+1,", false, false, 0},
+               {"123456789012345678,", true, true, 123456789012345678.0},
+               {"1234567890123456789,", true, true, 1234567890123456789.0},
+               {"-1e3", false, true, -1000},
+               {"", false, false, 0},
+               {"-", false, false, 0},
+               {"1-2", false, false, 0},
+               {"abc", false, false, 0},
+               {"1.2.3", false, false, 0},
                {"\"1\"", false, false, 0}};
 
 static void test_numbers(void **state) {
@@ -114,7 +158,8 @@ static void test_lists(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_strings), cmocka_unit_test(test_numbers),
-                                       cmocka_unit_test(test_walk), cmocka_unit_test(test_lists)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_strings), cmocka_unit_test(test_places),
+                                       cmocka_unit_test(test_numbers), cmocka_unit_test(test_walk),
+                                       cmocka_unit_test(test_lists)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,8 @@ typedef struct parts {
 
 typedef struct model_parts {
     span vocab, merges;
-    json_t *settings; /* all other keys */
+    size_t n_vocab, n_merges; /* strings in them */
+    json_t *settings;         /* all other keys */
 } model_parts;
 
 static qp_status end_scan(jsonscan *s) {
@@ -42,11 +43,12 @@ static bool find_model_parts(jsonscan *s, model_parts *m) {
     if (!m->settings || !jsonscan_enter(s, '{')) return false;
     while (jsonscan_member(s, &n, &key)) {
         const bool is_vocab = span_is(key, "vocab"), is_merges = span_is(key, "merges");
+        s->n_skipped = 0;
         if (!jsonscan_skip(s, &value)) return false;
         if (is_vocab)
-            m->vocab = value;
+            m->vocab = value, m->n_vocab = s->n_skipped;
         else if (is_merges)
-            m->merges = value;
+            m->merges = value, m->n_merges = s->n_skipped;
         else if (!keep_setting(s, m, key, value))
             return false;
     }
@@ -91,11 +93,12 @@ static qp_status parse_part(span text, json_t **out, qp_error *err) {
 /* ---- vocabularies ---- */
 
 /* {"text": id, ...} */
-static qp_status read_vocab(tok *t, span text, qp_error *err) {
-    jsonscan s = jsonscan_start(text.at, text.bytes, WHERE ": vocab", err);
+static qp_status read_vocab(tok *t, const model_parts *m, qp_error *err) {
+    jsonscan s = jsonscan_start(m->vocab.at, m->vocab.bytes, WHERE ": vocab", err);
     size_t n = 0;
     span key;
     int64_t id;
+    ERR_TRY(vocab_expect(&t->words, m->n_vocab, err));
     if (jsonscan_enter(&s, '{'))
         while (jsonscan_member(&s, &n, &key) && jsonscan_integer(&s, &id)) {
             s.status = vocab_add(&t->words, key, id, err);
@@ -132,101 +135,71 @@ static qp_status read_scored(tok *t, span text, double **scores, qp_error *err) 
 
 /* ---- BPE ---- */
 
-/* Merges on their way into the model: their texts lie side by side in `text`. */
+/* Merges on their way into the model. Their texts are the file's own; those with escapes are copied. */
 typedef struct batch {
-    strbuf text;
-    size_t left[BPE_BATCH], right[BPE_BATCH], end[BPE_BATCH], made[BPE_BATCH]; /* places in `text` */
-    size_t n, prefix;
+    bpe_pair pairs[BPE_BATCH];
+    size_t n;
     uint32_t rank; /* of the first */
+    arena copies;
 } batch;
 
-/* About how many there are: a merge has two quotes as a text and four as a pair. */
-static size_t guess_merges(span text) {
-    size_t quotes = 0;
-    for (size_t i = 0; i < text.bytes; i++) quotes += text.at[i] == '"';
-    const char *pair = memchr(text.at + 1, '[', text.bytes < 64 ? text.bytes - 1 : 63);
-    const char *quote = memchr(text.at, '"', text.bytes);
-    return pair && pair < quote ? quotes / 4 : quotes / 2;
+/* About how many there are: a merge is one string or a pair of them. */
+static size_t guess_merges(const model_parts *m) {
+    const char *text = m->merges.at, *quote = text ? memchr(text, '"', m->merges.bytes) : NULL;
+    return quote && memchr(text + 1, '[', (size_t)(quote - text)) ? m->n_merges / 2 : m->n_merges;
 }
 
 static qp_status flush(batch *p, bpe *b, qp_error *err) {
-    span merges[3 * BPE_BATCH];
-    ERR_TRY(strbuf_status(&p->text, err, WHERE));
-    for (size_t i = 0; i < p->n; i++) {
-        const char *at = p->text.at;
-        merges[3 * i] = (span){at + p->left[i], p->right[i] - p->left[i]};
-        merges[3 * i + 1] = (span){at + p->right[i], p->end[i] - p->right[i]};
-        merges[3 * i + 2] = (span){at + p->made[i], (p->prefix ? p->left[i] : p->end[i]) - p->made[i]};
-    }
-    const qp_status status = p->n ? bpe_add_merges(b, merges, p->n, p->rank, err) : QP_OK;
+    const qp_status status = p->n ? bpe_add_merges(b, p->pairs, p->n, p->rank, err) : QP_OK;
     p->rank += (uint32_t)p->n;
     p->n = 0;
-    strbuf_clear(&p->text);
+    arena_reset(&p->copies);
     return status;
 }
 
-/* What a merge makes is both pieces in a row, as they lie in the batch; the right one without a subword prefix, then
- * it is written out before them. */
-static bool put_merge(jsonscan *s, batch *p, span first, span second) {
-    const size_t i = p->n++;
-    p->made[i] = p->text.bytes;
-    if (p->prefix) {
-        if (second.bytes < p->prefix)
-            return jsonscan_fail(s, "a merge's right piece is shorter than the subword prefix");
-        strbuf_add(&p->text, first.at, first.bytes);
-        strbuf_add(&p->text, second.at + p->prefix, second.bytes - p->prefix);
-    }
-    p->left[i] = p->text.bytes;
-    strbuf_add(&p->text, first.at, first.bytes);
-    p->right[i] = p->text.bytes;
-    strbuf_add(&p->text, second.at, second.bytes);
-    p->end[i] = p->text.bytes;
-    return true;
+/* Keeps a string until the batch is flushed. */
+static bool keep(jsonscan *s, batch *p, span *text) {
+    if (text->at != s->unescaped.at) return true;
+    text->at = arena_text(&p->copies, text->at, text->bytes);
+    if (!text->at) s->status = err_no_memory(s->err, text->bytes, WHERE);
+    return text->at;
 }
 
 /* "left right" */
 static bool read_merge_text(jsonscan *s, batch *p) {
     span text;
-    if (!jsonscan_string(s, &text)) return false;
+    if (!jsonscan_string(s, &text) || !keep(s, p, &text)) return false;
     const char *space = memchr(text.at, ' ', text.bytes);
     const size_t left = space ? (size_t)(space - text.at) : 0;
     const span right = {text.at + left + 1, space ? text.bytes - left - 1 : 0};
     if (!space || memchr(right.at, ' ', right.bytes))
         return jsonscan_fail(s, "a merge is two pieces with a space between");
-    return put_merge(s, p, (span){text.at, left}, right);
+    p->pairs[p->n++] = (bpe_pair){{text.at, left}, right};
+    return true;
 }
 
 /* ["left", "right"] */
-static bool read_merge_pair(jsonscan *s, batch *p, strbuf *left) {
-    span first, second;
+static bool read_merge_pair(jsonscan *s, batch *p) {
+    bpe_pair *pair = &p->pairs[p->n++];
     size_t k = 0;
-    if (!jsonscan_enter(s, '[') || !jsonscan_element(s, &k) || !jsonscan_string(s, &first))
+    if (!jsonscan_enter(s, '[') || !jsonscan_element(s, &k) || !jsonscan_string(s, &pair->left) ||
+        !keep(s, p, &pair->left) || !jsonscan_element(s, &k) || !jsonscan_string(s, &pair->right) ||
+        !keep(s, p, &pair->right) || jsonscan_element(s, &k))
         return jsonscan_fail(s, "a merge is a pair of pieces");
-    if (first.at == s->unescaped.at) { /* the second may need the scanner's buffer */
-        strbuf_clear(left);
-        strbuf_add(left, first.at, first.bytes);
-        first = (span){left->at, left->bytes};
-    }
-    if (left->failed) return s->status = err_no_memory(s->err, first.bytes, WHERE), false;
-    if (!jsonscan_element(s, &k) || !jsonscan_string(s, &second))
-        return jsonscan_fail(s, "a merge is a pair of pieces");
-    if (jsonscan_element(s, &k)) return jsonscan_fail(s, "a merge is a pair of pieces");
-    return s->status == QP_OK && put_merge(s, p, first, second);
+    return s->status == QP_OK;
 }
 
 static qp_status read_merges(tok *t, span text, qp_error *err) {
     jsonscan s = jsonscan_start(text.at, text.bytes, WHERE ": merges", err);
-    strbuf left = {0};
-    batch p = {.prefix = t->bpe.prefix ? strlen(t->bpe.prefix) : 0};
+    batch p = {0};
     size_t n = 0;
     if (jsonscan_enter(&s, '['))
         while (s.status == QP_OK && jsonscan_element(&s, &n)) {
-            if (!(jsonscan_peek(&s) == '"' ? read_merge_text(&s, &p) : read_merge_pair(&s, &p, &left))) break;
+            if (!(jsonscan_peek(&s) == '"' ? read_merge_text(&s, &p) : read_merge_pair(&s, &p))) break;
             if (p.n == BPE_BATCH) s.status = flush(&p, &t->bpe, err);
         }
     if (s.status == QP_OK) s.status = flush(&p, &t->bpe, err);
-    strbuf_free(&left);
-    strbuf_free(&p.text);
+    arena_free(&p.copies);
     return end_scan(&s);
 }
 
@@ -250,8 +223,8 @@ static qp_status read_bpe(tok *t, const model_parts *m, qp_error *err) {
     ERR_TRY(json_get_bool(m->settings, "fuse_unk", &options.fuse_unk, WHERE ": model", err));
     ERR_TRY(json_get_bool(m->settings, "byte_fallback", &options.byte_fallback, WHERE ": model", err));
     ERR_TRY(json_get_bool(m->settings, "ignore_merges", &options.ignore_merges, WHERE ": model", err));
-    ERR_TRY(read_vocab(t, m->vocab, err));
-    ERR_TRY(bpe_start(&t->bpe, &t->words, &options, m->merges.at ? guess_merges(m->merges) : 0, err));
+    ERR_TRY(read_vocab(t, m, err));
+    ERR_TRY(bpe_start(&t->bpe, &t->words, &options, guess_merges(m), err));
     if (m->merges.at) ERR_TRY(read_merges(t, m->merges, err));
     t->model = TOK_MODEL_BPE;
     return QP_OK;
@@ -276,7 +249,7 @@ static qp_status read_words(tok *t, const model_parts *m, bool is_whole, qp_erro
     const span unk = text_of(m->settings, "unk_token"), prefix = text_of(m->settings, "continuing_subword_prefix");
     int64_t max_characters = 100;
     ERR_TRY(json_get_int(m->settings, "max_input_chars_per_word", 0, INT32_MAX, &max_characters, WHERE ": model", err));
-    ERR_TRY(read_vocab(t, m->vocab, err));
+    ERR_TRY(read_vocab(t, m, err));
     const span marks = prefix.at ? prefix : SPAN("##");
     t->word = (wordmodel){.words = &t->words, .is_whole = is_whole, .max_characters = (size_t)max_characters};
     t->word.unk = vocab_id(&t->words, unk.at ? unk : SPAN("[UNK]"));

@@ -112,19 +112,17 @@ qp_status unigram_open(unigram *u, const vocab *words, double *scores, int32_t u
     entry *entries = mem_array((size_t)words->n_entries + 1, sizeof *entries);
     if (!entries) return err_no_memory(err, words->n_entries * sizeof *entries, "unigram pieces");
     uint32_t n = 0;
-    for (uint32_t i = 0; i < words->n_entries; i++) {
-        const int32_t id = words->entries[i].id;
-        if (may_find && !may_find[id]) continue;
-        if (scores[id] < lowest) lowest = scores[id];
-        const span text = {words->pool.at + words->entries[i].at, words->entries[i].bytes};
-        if (text.bytes) entries[n++] = (entry){text, id};
+    for (const vocab_entry *e = NULL; (e = vocab_next(words, e));) {
+        if (may_find && !may_find[e->id]) continue;
+        if (scores[e->id] < lowest) lowest = scores[e->id];
+        if (e->bytes) entries[n++] = (entry){{e->text, e->bytes}, e->id};
     }
     u->unk_score = lowest - UNK_PENALTY;
     qsort(entries, n, sizeof *entries, by_text);
     builder b = {.u = u, .entries = entries};
     const bool ok = build(&b, n);
     mem_free(entries);
-    if (!ok) return err_no_memory(err, words->pool.bytes * sizeof *u->nodes, "unigram trie");
+    if (!ok) return err_no_memory(err, words->pool_bytes * sizeof *u->nodes, "unigram trie");
     for (int i = 0; i < 256; i++) {
         char name[8];
         const int bytes = snprintf(name, sizeof name, "<0x%02X>", (unsigned)i);
