@@ -1,135 +1,85 @@
-/* chain.c — from logits to a token: softmax, the stages of sampler_table.c, one random number, the pick.
+/* chain.c — from logits to a token: the row as the settings want it, then the draw.
  *
- * Called by gen/ for each token. The logits are read only. The random number comes from a counter-based generator
- * keyed by seed and position, so the same seed gives the same text whatever else runs. */
+ * Called by gen/ for each token of each job, on any thread. The order is that of the settings' description in quipu.h.
+ * What forbids (bans, filters, ids without a token) is a bit per id and commutes with everything before the softmax, so
+ * it comes first: what is forbidden is then never looked at. */
 #include "chain.h"
-#include "sampler_table.h"
-#include "base/mem.h"
+#include "draw.h"
+#include "dry.h"
+#include "guidance.h"
+#include "logprob.h"
+#include "sampler.h"
 #include "base/rng.h"
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include <assert.h>
 
-qp_status sampler_open(sampler *out, int n_vocabulary, qp_error *err) {
-    *out = (sampler){mem_array((size_t)n_vocabulary, sizeof(candidate)), mem_array((size_t)n_vocabulary, sizeof(float)),
-                     n_vocabulary};
-    if (out->room && out->penalised) return QP_OK;
-    sampler_close(out);
-    return err_no_memory(err, (size_t)n_vocabulary * sizeof(candidate), "the sampler");
-}
+/* ---- the row ---- */
 
-void sampler_close(sampler *s) {
-    mem_free(s->room);
-    mem_free(s->penalised);
-    *s = (sampler){0};
-}
-
-static qp_status check_number(const char *name, double value, double lowest, qp_error *err) {
-    if (value >= lowest && value <= 1e6) return QP_OK;
-    return err_set(err, QP_BAD_ARGUMENT, 0, "sampling: %s is %g, allowed are %g to 1e6", name, value, lowest);
-}
-
-qp_status sampling_check(const qp_sampling *s, qp_error *err) {
-    ERR_TRY(check_number("temperature", s->temperature, 0, err));
-    ERR_TRY(check_number("top_p", s->top_p, 0, err));
-    ERR_TRY(check_number("min_p", s->min_p, 0, err));
-    ERR_TRY(check_number("repetition_penalty", s->repetition_penalty, 0, err));
-    if (s->top_k < 0)
-        return err_set(err, QP_BAD_ARGUMENT, 0, "sampling: top_k is %d, allowed are 0 and more", s->top_k);
-    return QP_OK;
-}
-
-/* ---- candidates ---- */
-
-static int by_probability(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    return x->p != y->p ? (x->p < y->p) - (x->p > y->p) : (x->id > y->id) - (x->id < y->id);
-}
-
-void candidates_sort(candidate_list *c) {
-    if (!c->is_sorted) qsort(c->at, (size_t)c->n, sizeof *c->at, by_probability);
-    c->is_sorted = true;
-}
-
-void candidates_cut(candidate_list *c, int n) {
-    c->n = n;
-    c->sum = 0;
-    for (int i = 0; i < n; i++) c->sum += c->at[i].p;
-}
-
-/* ---- softmax ---- */
-
-/* e^x for x <= 0, and 0 for NaN; relative error under 2e-7: 2^n by the exponent bits, the rest by a polynomial (the
- * coefficients are the Taylor series'; |r| <= ln(2)/2). A plain loop over it becomes vector code. */
-static inline float exp_below(float x) {
-    const float clamped = x > -87.0f ? x : -87.0f, n = rintf(clamped * 1.44269504f);
-    const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
-    const float poly = 1 + r * (1 + r * (0.5f + r * (1.f / 6 + r * (1.f / 24 + r * (1.f / 120 + r * (1.f / 720))))));
-    const uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
-    float power;
-    memcpy(&power, &bits, 4);
-    return x > -87.0f ? poly * power : 0;
-}
-
-/* The highest logit's id, the lowest of equal ones; -1 if none is a number. */
-static int32_t best_of(const float *logits, int n) {
-    int32_t best = -1;
-    float highest = -INFINITY;
-    for (int i = 0; i < n; i++)
-        if (logits[i] > highest) highest = logits[best = i];
-    return best;
-}
-
-static candidate_list softmax(sampler *s, const float *logits, float highest, float temperature) {
-    candidate_list c = {.at = s->room, .n = s->n_vocabulary};
-    const float inverse = 1 / temperature;
-    for (int i = 0; i < c.n; i++) {
-        c.at[i] = (candidate){i, exp_below((logits[i] - highest) * inverse)}; /* NaN is no candidate */
+static void begin(const sampler *s, sampler_room *room, const sampler_step *step) {
+    const qp_sampling *set = &s->setup.settings;
+    const float *logits = step->logits;
+    if (step->negative_logits && set->guidance != 0 && set->guidance != 1) {
+        guidance_mix(room, logits, step->negative_logits, s->setup.n_vocabulary, set->guidance);
+        logits = room->guided;
     }
-    for (int i = 0; i < c.n; i++) c.sum += c.at[i].p;
-    return c;
+    row_begin(&room->row, logits, s->n_tokens, s->open);
+    if (step->allow_mask) row_allow(&room->row, step->allow_mask);
+    for (size_t i = 0; i < step->n_ban; i++) row_forbid(&room->row, step->ban[i]);
 }
 
-/* ---- the pick ---- */
-
-/* The first candidate at which the running sum passes the random share; rounding cannot lead past the last one with
- * any probability. */
-static int32_t draw(const candidate_list *c, double uniform) {
-    const double target = uniform * c->sum;
-    double sum = 0;
-    int32_t last = c->at[0].id;
-    for (int i = 0; i < c->n; i++) {
-        if (c->at[i].p <= 0) continue;
-        last = c->at[i].id;
-        sum += c->at[i].p;
-        if (sum > target) break;
+static void change(sampler *s, sampler_room *room, const sampler_step *step) {
+    const qp_sampling *set = &s->setup.settings;
+    if (penalties_are_on(set)) penalties_apply(&s->counts, set, &room->row, step->history, step->n_history);
+    for (size_t i = 0; i < s->n_bias; i++) {
+        float *logit = row_touch(&room->row, s->bias[i].id);
+        *logit = row_within(*logit, *logit + s->bias[i].bias);
     }
-    return last;
+    if (set->dry_multiplier > 0) dry_apply(room, set, s->setup.dry_breakers, step->history, step->n_history);
 }
 
-/* ---- repetition ---- */
+/* Why the row has no greatest logit that is a number. */
+static sampler_reason reason_of(const sampler *s, const sampler_room *room, const sampler_step *step) {
+    if (room->row.highest == INFINITY) return SAMPLER_BROKEN_LOGITS;
+    for (int i = 0; i < s->n_tokens; i++)
+        if (step->logits[i] > -INFINITY) return SAMPLER_ALL_FORBIDDEN;
+    return SAMPLER_BROKEN_LOGITS;
+}
 
-static bool penalty_is_on(const qp_sampling *s) { return s->repetition_penalty != 0 && s->repetition_penalty != 1; }
+/* ---- the choice ---- */
 
-/* A copy of the logits in which each id of the history is penalised once, however often it occurs. */
-static const float *penalise(sampler *s, const float *logits, float penalty, const int32_t *history, size_t n) {
-    memcpy(s->penalised, logits, (size_t)s->n_vocabulary * sizeof *logits);
-    for (size_t i = 0; i < n; i++) {
-        const int32_t id = history[i];
-        if (id < 0 || id >= s->n_vocabulary) continue;
-        s->penalised[id] = logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
+static draw_result draw(sampler *s, sampler_room *room, uint64_t position) {
+    const qp_sampling *set = &s->setup.settings;
+    if (temperature_is_greedy(set)) return draw_best(room);
+    const bool has_mirostat = set->mirostat_tau > 0;
+    const stage_view view = {set, has_mirostat ? mirostat_mu(&s->mirostat, set, position) : 0, s->setup.xtc_keep};
+    const draw_result d = draw_token(room, &view, rng_uniform(set->seed, 0, position));
+    if (has_mirostat) mirostat_note(&s->mirostat, set, position, d.p);
+    return d;
+}
+
+/* What is told about the choice beside its id; the favourites' list is made before the draw, which needs its room. */
+static double list_top(const sampler *s, sampler_room *room, const float *logits, sampler_choice *out) {
+    const double log_mass = room_log_mass(room, logits, s->setup.n_vocabulary);
+    if (s->setup.n_top && out->top)
+        out->n_top = logprob_top(room, logits, s->n_tokens, log_mass, out->top, s->setup.n_top);
+    return log_mass;
+}
+
+void sampler_choose(sampler *s, sampler_room *room, const sampler_step *step, sampler_choice *out) {
+    assert(room->n_vocabulary >= s->setup.n_vocabulary);
+    const bool tells = s->setup.wants_p || s->setup.n_top;
+    *out = (sampler_choice){.id = -1, .top = out->top};
+    begin(s, room, step);
+    change(s, room, step);
+    room->sweep->peaks(&room->row);
+    if (!(room->row.highest > -INFINITY && room->row.highest < INFINITY)) {
+        out->reason = reason_of(s, room, step);
+        return;
     }
-    return s->penalised;
-}
-
-int32_t sampler_pick(sampler *s, const float *logits, const qp_sampling *settings, uint64_t position,
-                     const int32_t *history, size_t n_history) {
-    if (penalty_is_on(settings)) logits = penalise(s, logits, settings->repetition_penalty, history, n_history);
-    const int32_t best = best_of(logits, s->n_vocabulary);
-    if (best < 0 || temperature_is_greedy(settings) || !isfinite(logits[best]))
-        return best >= 0 && logits[best] < INFINITY ? best : -1;
-    candidate_list c = softmax(s, logits, logits[best], temperature_first(settings));
-    for (int i = 0; i < sampler_n_rows && c.n > 1; i++)
-        if (sampler_rows[i]->is_on(settings)) sampler_rows[i]->apply(&c, settings);
-    return draw(&c, rng_uniform(settings->seed, 0, position));
+    const double log_mass = tells ? list_top(s, room, step->logits, out) : 0;
+    const draw_result d = draw(s, room, step->position);
+    out->id = d.id;
+    if (!tells) return;
+    out->p = (float)d.p;
+    out->logprob = logprob_of(log_mass, step->logits[d.id]);
+    for (int i = 0; i < out->n_top; i++) out->top[i].p = draw_probability(room, &d, out->top[i].id);
 }

@@ -1,54 +1,69 @@
-/* top.c — the truncations by rank, mass and ratio: top-k, top-p (Holtzman et al. 2019), min-p (Nguyen et al. 2024). */
+/* top.c — the truncations by rank, mass and ratio: top-k, top-p (Holtzman et al. 2019), top-a, min-p (Nguyen et al.
+ * 2024). */
 #include "sampler_table.h"
+#include "num.h"
+#include <limits.h>
 
-/* ---- top-k ---- */
+/* ---- top-k: those that tie with the last one stay too, whichever ids they have ---- */
 
 static bool top_k_is_on(const qp_sampling *s) { return s->top_k > 0; }
 
-static void top_k(candidate_list *c, const qp_sampling *s) {
-    if (s->top_k >= c->n) return;
-    candidates_sort(c);
-    candidates_cut(c, s->top_k);
+static void top_k(candidate_list *c, const stage_view *v) {
+    if (v->settings->top_k >= c->n) {
+        candidates_add_up(c);
+        return;
+    }
+    candidates_key_x(c);
+    rank_cut cut = rank_by_mass(c->keys, NULL, c->n, v->settings->top_k, c->scratch);
+    cut.n_equal = INT_MAX;
+    candidates_keep_cut(c, cut);
 }
 
-const sampler_row sampler_top_k = {"top_k", top_k_is_on, top_k};
+const sampler_row sampler_top_k = {"top_k", top_k_is_on, top_k, NULL, false};
 
-/* ---- top-p: the shortest prefix whose sum reaches p ---- */
+/* ---- top-p: the shortest prefix whose sum reaches p; what is less probable than one in a million is not looked at,
+ * unless all are ---- */
+
+static const double dust = 1e-6, ln_dust = -13.815510557964274;
 
 static bool top_p_is_on(const qp_sampling *s) { return s->top_p > 0 && s->top_p < 1; }
 
-/* What cannot matter is dropped before sorting: probabilities below one in a million. */
-static void drop_dust(candidate_list *c) {
-    const float least = (float)(c->sum * 1e-6);
-    int n = 0;
-    for (int i = 0; i < c->n; i++)
-        if (c->at[i].p >= least) c->at[n++] = c->at[i];
-    if (n) candidates_cut(c, n);
+static float top_p_floor(const stage_view *v, double log_mass) {
+    return log_mass + ln_dust < 0 ? (float)(log_mass + ln_dust) : -INFINITY;
 }
 
-static void top_p(candidate_list *c, const qp_sampling *s) {
-    const double wanted = (double)s->top_p * c->sum;
-    if (!c->is_sorted) drop_dust(c);
-    candidates_sort(c);
-    double sum = 0;
-    int n = 0;
-    while (n < c->n && (n == 0 || sum < wanted)) sum += c->at[n++].p;
-    candidates_cut(c, n);
+static void top_p(candidate_list *c, const stage_view *v) {
+    const double wanted = v->settings->top_p * c->sum, least = dust * c->sum;
+    if (candidates_greatest(c) >= least) candidates_keep_least(c, least);
+    candidates_key_p(c);
+    candidates_keep_cut(c, rank_by_mass(c->keys, c->p, c->n, wanted, c->scratch));
 }
 
-const sampler_row sampler_top_p = {"top_p", top_p_is_on, top_p};
+const sampler_row sampler_top_p = {"top_p", top_p_is_on, top_p, top_p_floor, true};
+
+/* ---- top-a: at least a * (greatest probability)^2 ---- */
+
+static bool top_a_is_on(const qp_sampling *s) { return s->top_a > 0; }
+
+static float top_a_floor(const stage_view *v, double log_mass) {
+    return (float)(num_ln(v->settings->top_a) - log_mass); /* the greatest has e^0 */
+}
+
+static void top_a(candidate_list *c, const stage_view *v) {
+    const double greatest = candidates_greatest(c);
+    candidates_keep_least(c, v->settings->top_a * greatest * greatest / c->sum);
+}
+
+const sampler_row sampler_top_a = {"top_a", top_a_is_on, top_a, top_a_floor, true};
 
 /* ---- min-p: at least this fraction of the most probable ---- */
 
 static bool min_p_is_on(const qp_sampling *s) { return s->min_p > 0 && s->min_p < 1; }
 
-static void min_p(candidate_list *c, const qp_sampling *s) {
-    float largest = c->at[0].p;
-    for (int i = 1; i < c->n; i++) largest = c->at[i].p > largest ? c->at[i].p : largest;
-    int n = 0;
-    for (int i = 0; i < c->n; i++)
-        if (c->at[i].p >= s->min_p * largest) c->at[n++] = c->at[i];
-    candidates_cut(c, n);
+static float min_p_floor(const stage_view *v, double log_mass) { return (float)num_ln(v->settings->min_p); }
+
+static void min_p(candidate_list *c, const stage_view *v) {
+    candidates_keep_least(c, (double)v->settings->min_p * candidates_greatest(c));
 }
 
-const sampler_row sampler_min_p = {"min_p", min_p_is_on, min_p};
+const sampler_row sampler_min_p = {"min_p", min_p_is_on, min_p, min_p_floor, false};

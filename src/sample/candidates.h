@@ -1,0 +1,36 @@
+/* candidates.h — the tokens still in the running, and the ways to drop some of them. */
+#ifndef SAMPLE_CANDIDATES_H
+#define SAMPLE_CANDIDATES_H
+
+#include "rank.h"
+#include "row.h"
+#include "sweep.h"
+
+/* Always by ascending id, so that equal seeds pick equal tokens where rounding swaps two neighbours in rank. */
+typedef struct candidate_list {
+    int32_t *ids; /* [n] */
+    float *x;     /* exponents: p = e^x until a stage reweights */
+    float *p;     /* unnormalised probabilities */
+    int n;
+    double sum;     /* of all p; before the first cut also of those that were too improbable to be listed */
+    uint32_t *keys; /* [n] scratch */
+    int32_t *scratch;
+} candidate_list;
+
+/* Lists what has a logit of at least `floor`, which is a number; logits go to x. */
+void candidates_gather(candidate_list *c, const logit_row *r, float floor);
+/* A floor above which at least the k greatest logits lie; uses c's scratch. */
+float candidates_floor(const candidate_list *c, const logit_row *r, int k);
+void candidates_add_up(candidate_list *c);
+float candidates_greatest(const candidate_list *c); /* of all p */
+
+/* Each leaves at least one and sets the sum. */
+void candidates_keep_least(candidate_list *c, double least); /* those with p >= least, and the most probable */
+void candidates_keep_cut(candidate_list *c, rank_cut cut);   /* by c->keys */
+void candidates_keep_best(candidate_list *c);                /* the most probable alone, the lowest id of equal ones */
+
+/* Keys for rank.h: descending x, descending p. */
+void candidates_key_x(candidate_list *c);
+void candidates_key_p(candidate_list *c);
+
+#endif

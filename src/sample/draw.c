@@ -1,0 +1,158 @@
+/* draw.c — softmax, the stages of sampler_table.c, and the pick.
+ *
+ * Called by chain.c when the row is as penalties, biases and bans want it. Only tokens that the first stage may keep
+ * are ever listed: it gives a floor, and blocks whose peak lies lower are not looked at. With no stage on at all, there
+ * is no list: the masses of the blocks lead to the one in which the token lies. */
+#include "draw.h"
+#include "num.h"
+
+/* ---- the best ---- */
+
+draw_result draw_best(const sampler_room *room) {
+    const logit_row *r = &room->row;
+    float buffer[ROW_BLOCK];
+    int b = 0, i = 0;
+    while (r->peaks[b] < r->highest) b++;
+    const float *values = row_block(r, b, buffer);
+    while (!(values[i] == r->highest)) i++;
+    return (draw_result){.id = b * ROW_BLOCK + i, .p = 1, .kind = DRAW_BEST};
+}
+
+/* ---- softmax ---- */
+
+static softmax_curve curve_of(const qp_sampling *s, float highest) {
+    const float t = temperature_first(s);
+    if (s->smoothing_factor > 0) return (softmax_curve){highest, 0, -s->smoothing_factor / t};
+    return (softmax_curve){highest, 1 / t, 0};
+}
+
+/* The logit at which the curve has this exponent, or a little below it: the stages themselves cut exactly. */
+static float logit_at(const softmax_curve *c, float exponent) {
+    const float wider = exponent * 1.0001f - 1e-4f;
+    const float depth = c->slope > 0 ? wider / c->slope : -sqrtf(wider / c->bend);
+    const float logit = c->highest + depth;
+    return logit > -FLT_MAX ? logit : -FLT_MAX;
+}
+
+static const sampler_row *first_stage(const qp_sampling *s) {
+    for (int i = 0; i < sampler_n_rows; i++)
+        if (sampler_rows[i]->is_on(s)) return sampler_rows[i];
+    return NULL;
+}
+
+/* ---- with a list ---- */
+
+static float floor_of(const sampler_room *room, const sampler_row *first, const stage_view *v, const draw_result *d) {
+    const float lowest = logit_at(&d->curve, NUM_LEAST_EXPONENT);
+    float floor = lowest;
+    if (first == &sampler_top_k)
+        floor = candidates_floor(&room->list, &room->row, v->settings->top_k);
+    else if (first && first->floor) {
+        const float exponent = first->floor(v, first->wants_mass ? num_ln(d->mass) : 0);
+        if (exponent > NUM_LEAST_EXPONENT) floor = logit_at(&d->curve, exponent < 0 ? exponent : 0);
+    }
+    return floor > lowest ? floor : lowest;
+}
+
+static void fill_list(sampler_room *room, const stage_view *v, draw_result *d) {
+    const sampler_row *first = first_stage(v->settings);
+    candidate_list *c = &room->list;
+    const bool wants_mass = first && first->wants_mass;
+    if (wants_mass) d->mass = room->sweep->masses(room->masses, &room->row, &d->curve);
+    candidates_gather(c, &room->row, floor_of(room, first, v, d));
+    room->sweep->exponentials(c->p, c->x, c->n, &d->curve);
+    candidates_add_up(c);
+    if (wants_mass) c->sum = d->mass;
+}
+
+/* u bent by skew; ranks count then instead of ids. */
+static int draw_by_rank(candidate_list *c, double uniform, float skew) {
+    const double bent = uniform > 0 ? num_exp(num_ln(uniform) * num_exp(-skew)) : 0;
+    candidates_key_p(c);
+    const rank_cut cut = rank_by_mass(c->keys, c->p, c->n, bent * c->sum, c->scratch);
+    int i = 0, n_equal = cut.n_equal;
+    while (c->keys[i] != cut.key || --n_equal > 0) i++;
+    return i;
+}
+
+/* Rounding cannot lead past the last one with any probability. */
+static int draw_by_id(const candidate_list *c, double uniform) {
+    const double target = uniform * c->sum;
+    double sum = 0;
+    int last = 0;
+    for (int i = 0; i < c->n && sum <= target; i++) {
+        if (!(c->p[i] > 0)) continue;
+        last = i;
+        sum += c->p[i];
+    }
+    return last;
+}
+
+static void draw_from_list(sampler_room *room, const stage_view *v, double uniform, draw_result *d) {
+    candidate_list *c = &room->list;
+    d->kind = DRAW_FROM_LIST;
+    fill_list(room, v, d);
+    for (int i = 0; i < sampler_n_rows && c->n > 1; i++)
+        if (sampler_rows[i]->is_on(v->settings)) sampler_rows[i]->apply(c, v);
+    candidates_add_up(c);
+    const float skew = v->settings->skew;
+    const int i = skew != 0 ? draw_by_rank(c, uniform, skew) : draw_by_id(c, uniform);
+    d->id = c->ids[i];
+    d->p = c->p[i] / c->sum;
+}
+
+/* ---- without ---- */
+
+static void draw_from_row(sampler_room *room, double uniform, draw_result *d) {
+    const logit_row *r = &room->row;
+    d->kind = DRAW_FROM_ROW;
+    d->mass = room->sweep->masses(room->masses, r, &d->curve);
+    const double target = uniform * d->mass;
+    double before = 0, sum = 0;
+    int block = 0;
+    for (int b = 0; b < r->n_blocks && sum <= target; b++) {
+        if (!(room->masses[b] > 0)) continue;
+        block = b;
+        before = sum;
+        sum += room->masses[b];
+    }
+    float buffer[ROW_BLOCK];
+    const float *values = row_block(r, block, buffer);
+    for (int i = 0; i < ROW_BLOCK && before <= target; i++) {
+        const float p = num_exp_below(curve_at(&d->curve, values[i]));
+        if (!(p > 0)) continue;
+        d->id = block * ROW_BLOCK + i;
+        d->p = p / d->mass;
+        before += p;
+    }
+}
+
+draw_result draw_token(sampler_room *room, const stage_view *v, double uniform) {
+    const qp_sampling *s = v->settings;
+    draw_result d = {.curve = curve_of(s, room->row.highest)};
+    if (first_stage(s) || s->skew != 0)
+        draw_from_list(room, v, uniform, &d);
+    else
+        draw_from_row(room, uniform, &d);
+    return d;
+}
+
+/* ---- what chance an id had ---- */
+
+static float listed(const candidate_list *c, int32_t id) {
+    int low = 0, high = c->n;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (c->ids[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < c->n && c->ids[low] == id ? (float)(c->p[low] / c->sum) : 0;
+}
+
+float draw_probability(const sampler_room *room, const draw_result *d, int32_t id) {
+    if (d->kind == DRAW_BEST) return id == d->id;
+    if (d->kind == DRAW_FROM_LIST) return listed(&room->list, id);
+    return (float)(num_exp_below(curve_at(&d->curve, row_value(&room->row, id))) / d->mass);
+}
