@@ -213,7 +213,7 @@ static void leave_page(chain *c, int n_tokens, page_copy *copy) {
         pages_cut(t, old, n_tokens);
         return;
     }
-    if (!c->is_private) pages_offer(t, p, parent_at(c, last), c->root, t->ids[old], n_tokens);
+    pages_offer(t, p, parent_at(c, last), c->root, t->ids[old], n_tokens);
     *copy = (page_copy){old, p, n_tokens};
     put(c, last, p);
 }

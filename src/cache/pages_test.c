@@ -202,6 +202,24 @@ static void the_same_prompt_leaves_the_same_pages(void **state) {
     pages_close(t);
 }
 
+/* What a running chain holds may yet be taken back: only what stays makes a rest superfluous. */
+static void a_rest_is_kept_while_the_longer_one_may_change(void **state) {
+    page_copy copy;
+    page_table *t = open_table(6);
+    chain a = new_chain(t), b = new_chain(t);
+    assert_int_equal(chain_reserve(&a, 200, NULL), QP_OK);
+    assert_int_equal(chain_reserve(&b, 200, NULL), QP_OK);
+    chain_advance(&a, story, 100);
+    chain_advance(&b, story, 50);
+    chain_close(&b);
+    assert_int_equal(chain_rewind(&a, 10, &copy, NULL), QP_OK);
+    assert_int_equal(gain(t, story, 200), 50);
+    compute(&a, story, 200);
+    chain_close(&a);
+    assert_int_equal(stats_of(t).cached, 1);
+    pages_close(t);
+}
+
 static void other_models_and_private_chains(void **state) {
     page_copy copy;
     page_table *t = open_table(12);
@@ -456,6 +474,7 @@ int main(void) {
         cmocka_unit_test(what_others_filled_meanwhile),
         cmocka_unit_test(equal_pages_become_one),
         cmocka_unit_test(the_same_prompt_leaves_the_same_pages),
+        cmocka_unit_test(a_rest_is_kept_while_the_longer_one_may_change),
         cmocka_unit_test(other_models_and_private_chains),
         cmocka_unit_test(private_from_the_middle_on),
         cmocka_unit_test(the_oldest_chain_goes_first_from_its_end),

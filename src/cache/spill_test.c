@@ -168,6 +168,26 @@ static void computed_again(void **state) {
     pages_close(n.table);
 }
 
+/* A page is in the table or in the tier: computed again, it gives its slot to others. */
+static void computed_again_leaves_a_slot(void **state) {
+    numbers n;
+    chain c;
+    open_numbers(&n, 3, 3 * SLOT, NULL);
+    leave(&n, story, 3 * P);
+    press(&n, 3);
+    chain_open(&c, n.table, 1);
+    assert_int_equal(chain_reserve(&c, P, NULL), QP_OK);
+    n.of[c.pages[0]] = story[P - 1];
+    chain_advance(&c, story, P);
+    leave(&n, another, P);
+    press(&n, 2);
+    assert_int_equal(stats_of(&n).spilled, 4);
+    chain_close(&c);
+    assert_int_equal(gain(&n, another, 1), 1);
+    assert_int_equal(gain(&n, story, 3), 3);
+    pages_close(n.table);
+}
+
 static hash_pair same_hash(hash_pair before, const int32_t *ids) { return (hash_pair){7, 7}; }
 
 /* The same second page behind two first ones, all with one hash. */
@@ -209,6 +229,7 @@ int main(void) {
         cmocka_unit_test(a_bounded_tier_drops_the_oldest),
         cmocka_unit_test(a_tier_of_one_page),
         cmocka_unit_test(computed_again),
+        cmocka_unit_test(computed_again_leaves_a_slot),
         cmocka_unit_test(colliding_hashes_do_no_harm),
         cmocka_unit_test(too_little_memory_is_told),
     };

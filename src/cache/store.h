@@ -29,7 +29,7 @@ bool store_page_bytes(const store_shape *shape, size_t *out);
 qp_status store_open(kv_store *out, device *dev, const store_shape *shape, int n_pages, qp_error *err);
 void store_close(kv_store *s);
 /* Copies the first tokens of a page, as the page table asks for. */
-void store_copy(const kv_store *s, const page_copy *copy);
+void store_copy(const kv_store *s, page_copy copy);
 /* A page as bytes: [n_layers][keys | values][n_kv_heads][DEV_PAGE_TOKENS][head_dim]. */
 void store_save(const kv_store *s, int32_t page, void *to);
 void store_load(kv_store *s, int32_t page, const void *from);

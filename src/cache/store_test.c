@@ -39,7 +39,7 @@ static void copies_the_first_tokens_alone(void **state) {
         uint8_t *before = mem_copy(s.memory, s.bytes, 1);
         const uint8_t *after = s.memory;
         const size_t from_3_to_1 = 2 * s.views[0].page_stride;
-        store_copy(&s, &copy);
+        store_copy(&s, copy);
         for (size_t k = 0; k < s.bytes; k++) {
             int page, slot;
             place_of(&s, k, &page, &slot);
