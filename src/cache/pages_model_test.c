@@ -6,7 +6,7 @@
  * size of the table (one page to a few hundred), the second tier, the hash (also ones that collide always) and where
  * counters begin. After every operation the whole table is looked through.
  *
- *     pages_model_test [OPERATIONS [SEED]]      usually 20,000 of them */
+ *     pages_model_test [OPERATIONS [SEED]]      usually 100,000 of them */
 #include "page_table.h"
 #include "harness.h"
 #include "base/mem.h"
@@ -42,7 +42,7 @@ typedef struct world {
     uint64_t gained, copies, moves, busy; /* how much was tried: printed at the end */
 } world;
 
-static long n_operations = 20000;
+static long n_operations = 100000;
 static uint64_t first_seed = 1;
 
 #define HOLDS(w, condition)                                                                                            \
