@@ -3,29 +3,14 @@
 #include "num.h"
 #include <float.h>
 
-void candidates_gather(candidate_list *c, const logit_row *r, float floor) {
-    float buffer[ROW_BLOCK];
-    int n = 0;
-    for (int b = 0; b < r->n_blocks; b++) {
-        if (!(r->peaks[b] >= floor)) continue;
-        const float *values = row_block(r, b, buffer);
-        for (int i = 0; i < ROW_BLOCK; i++) { /* without a branch: the list has room for one that does not stay */
-            c->ids[n] = b * ROW_BLOCK + i;
-            c->x[n] = values[i];
-            n += values[i] >= floor;
-        }
-    }
-    c->n = n;
-}
-
 /* Each of the k greatest peaks has one logit at least: the least of these peaks is a floor. */
 float candidates_floor(const candidate_list *c, const logit_row *r, int k) {
-    if (k >= r->n_blocks || r->highest == INFINITY) return -FLT_MAX;
-    for (int b = 0; b < r->n_blocks; b++) c->keys[b] = num_bits(r->highest - r->peaks[b]);
-    const rank_cut cut = rank_by_mass(c->keys, NULL, r->n_blocks, k, c->scratch);
+    if (k >= r->n_groups || r->highest == INFINITY) return -FLT_MAX;
+    for (int g = 0; g < r->n_groups; g++) c->keys[g] = num_bits(r->highest - r->peaks[g]);
+    const rank_cut cut = rank_by_mass(c->keys, NULL, r->n_groups, k, c->scratch);
     float floor = r->highest;
-    for (int b = 0; b < r->n_blocks; b++)
-        if (c->keys[b] <= cut.key && r->peaks[b] < floor) floor = r->peaks[b];
+    for (int g = 0; g < r->n_groups; g++)
+        if (c->keys[g] <= cut.key && r->peaks[g] < floor) floor = r->peaks[g];
     return floor > -FLT_MAX ? floor : -FLT_MAX;
 }
 

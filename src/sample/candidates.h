@@ -9,7 +9,7 @@
 /* Always by ascending id, so that equal seeds pick equal tokens where rounding swaps two neighbours in rank. */
 typedef struct candidate_list {
     int32_t *ids; /* [n] */
-    float *x;     /* exponents: p = e^x until a stage reweights */
+    float *x;     /* exponents: p = 2^x until a stage reweights */
     float *p;     /* unnormalised probabilities */
     int n;
     double sum;     /* of all p; before the first cut also of those that were too improbable to be listed */
@@ -17,8 +17,6 @@ typedef struct candidate_list {
     int32_t *scratch;
 } candidate_list;
 
-/* Lists what has a logit of at least `floor`, which is a number; logits go to x. */
-void candidates_gather(candidate_list *c, const logit_row *r, float floor);
 /* A floor above which at least the k greatest logits lie; uses c's scratch. */
 float candidates_floor(const candidate_list *c, const logit_row *r, int k);
 void candidates_add_up(candidate_list *c);

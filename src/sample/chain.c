@@ -21,17 +21,16 @@ static void begin(const sampler *s, sampler_room *room, const sampler_step *step
         guidance_mix(room, logits, step->negative_logits, s->setup.n_vocabulary, set->guidance);
         logits = room->guided;
     }
-    row_begin(&room->row, logits, s->n_tokens, s->open);
-    if (step->allow_mask) row_allow(&room->row, step->allow_mask);
+    row_begin(&room->row, logits, s->n_tokens, s->open, step->allow_mask);
     for (size_t i = 0; i < step->n_ban; i++) row_forbid(&room->row, step->ban[i]);
 }
 
 static void change(sampler *s, sampler_room *room, const sampler_step *step) {
     const qp_sampling *set = &s->setup.settings;
-    if (penalties_are_on(set)) penalties_apply(&s->counts, set, &room->row, step->history, step->n_history);
+    if (penalties_are_on(set)) penalties_apply(&s->counts, set, room, step->history, step->n_history);
     for (size_t i = 0; i < s->n_bias; i++) {
         float *logit = row_touch(&room->row, s->bias[i].id);
-        *logit = row_within(*logit, *logit + s->bias[i].bias);
+        if (logit) *logit = row_within(*logit, *logit + s->bias[i].bias);
     }
     if (set->dry_multiplier > 0) dry_apply(room, set, s->setup.dry_breakers, step->history, step->n_history);
 }

@@ -10,20 +10,19 @@
 
 draw_result draw_best(const sampler_room *room) {
     const logit_row *r = &room->row;
-    float buffer[ROW_BLOCK];
-    int b = 0, i = 0;
-    while (r->peaks[b] < r->highest) b++;
-    const float *values = row_block(r, b, buffer);
-    while (!(values[i] == r->highest)) i++;
-    return (draw_result){.id = b * ROW_BLOCK + i, .p = 1, .kind = DRAW_BEST};
+    int g = 0;
+    while (r->peaks[g] < r->highest) g++;
+    int32_t id = g * r->group * ROW_BLOCK;
+    while (!(row_value(r, id) == r->highest)) id++;
+    return (draw_result){.id = id, .p = 1, .kind = DRAW_BEST};
 }
 
 /* ---- softmax ---- */
 
 static softmax_curve curve_of(const qp_sampling *s, float highest) {
-    const float t = temperature_first(s);
-    if (s->smoothing_factor > 0) return (softmax_curve){highest, 0, -s->smoothing_factor / t};
-    return (softmax_curve){highest, 1 / t, 0};
+    const float scale = (float)(NUM_LOG2_E / temperature_first(s));
+    if (s->smoothing_factor > 0) return (softmax_curve){highest, 0, -s->smoothing_factor * scale};
+    return (softmax_curve){highest, scale, 0};
 }
 
 /* The logit at which the curve has this exponent, or a little below it: the stages themselves cut exactly. */
@@ -48,7 +47,7 @@ static float floor_of(const sampler_room *room, const sampler_row *first, const 
     if (first == &sampler_top_k)
         floor = candidates_floor(&room->list, &room->row, v->settings->top_k);
     else if (first && first->floor) {
-        const float exponent = first->floor(v, first->wants_mass ? num_ln(d->mass) : 0);
+        const float exponent = first->floor(v, first->wants_mass ? num_log2(d->mass) : 0);
         if (exponent > NUM_LEAST_EXPONENT) floor = logit_at(&d->curve, exponent < 0 ? exponent : 0);
     }
     return floor > lowest ? floor : lowest;
@@ -59,15 +58,15 @@ static void fill_list(sampler_room *room, const stage_view *v, draw_result *d) {
     candidate_list *c = &room->list;
     const bool wants_mass = first && first->wants_mass;
     if (wants_mass) d->mass = room->sweep->masses(room->masses, &room->row, &d->curve);
-    candidates_gather(c, &room->row, floor_of(room, first, v, d));
-    room->sweep->exponentials(c->p, c->x, c->n, &d->curve);
+    c->n = room->sweep->gather(c->ids, c->x, &room->row, floor_of(room, first, v, d));
+    room->sweep->powers(c->p, c->x, c->n, &d->curve);
     candidates_add_up(c);
     if (wants_mass) c->sum = d->mass;
 }
 
 /* u bent by skew; ranks count then instead of ids. */
 static int draw_by_rank(candidate_list *c, double uniform, float skew) {
-    const double bent = uniform > 0 ? num_exp(num_ln(uniform) * num_exp(-skew)) : 0;
+    const double bent = uniform > 0 ? num_exp2(num_log2(uniform) * num_exp2(-skew * NUM_LOG2_E)) : 0;
     candidates_key_p(c);
     const rank_cut cut = rank_by_mass(c->keys, c->p, c->n, bent * c->sum, c->scratch);
     int i = 0, n_equal = cut.n_equal;
@@ -109,19 +108,18 @@ static void draw_from_row(sampler_room *room, double uniform, draw_result *d) {
     d->mass = room->sweep->masses(room->masses, r, &d->curve);
     const double target = uniform * d->mass;
     double before = 0, sum = 0;
-    int block = 0;
-    for (int b = 0; b < r->n_blocks && sum <= target; b++) {
-        if (!(room->masses[b] > 0)) continue;
-        block = b;
+    int group = 0;
+    for (int g = 0; g < r->n_groups && sum <= target; g++) {
+        if (!(room->masses[g] > 0)) continue;
+        group = g;
         before = sum;
-        sum += room->masses[b];
+        sum += room->masses[g];
     }
-    float buffer[ROW_BLOCK];
-    const float *values = row_block(r, block, buffer);
-    for (int i = 0; i < ROW_BLOCK && before <= target; i++) {
-        const float p = num_exp_below(curve_at(&d->curve, values[i]));
+    const int32_t first = group * r->group * ROW_BLOCK, end = first + r->group * ROW_BLOCK;
+    for (int32_t id = first; id < end && id < r->n && before <= target; id++) {
+        const float p = num_exp2_below(curve_at(&d->curve, row_value(r, id)));
         if (!(p > 0)) continue;
-        d->id = block * ROW_BLOCK + i;
+        d->id = id;
         d->p = p / d->mass;
         before += p;
     }
@@ -154,5 +152,5 @@ static float listed(const candidate_list *c, int32_t id) {
 float draw_probability(const sampler_room *room, const draw_result *d, int32_t id) {
     if (d->kind == DRAW_BEST) return id == d->id;
     if (d->kind == DRAW_FROM_LIST) return listed(&room->list, id);
-    return (float)(num_exp_below(curve_at(&d->curve, row_value(&room->row, id))) / d->mass);
+    return (float)(num_exp2_below(curve_at(&d->curve, row_value(&room->row, id))) / d->mass);
 }

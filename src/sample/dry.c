@@ -10,12 +10,12 @@
 enum { MOST_LENGTH = 1024 };
 
 typedef struct backwards {
-    const int32_t *end; /* behind the newest */
-    size_t n;           /* tokens looked at */
-    int cap;            /* no match is longer */
+    const int32_t *newest;
+    size_t n; /* tokens looked at */
+    int cap;  /* no match is longer */
 } backwards;
 
-static inline int32_t token(const backwards *b, size_t i) { return *(b->end - 1 - i); }
+static inline int32_t token(const backwards *b, size_t i) { return *(b->newest - i); }
 
 static bool is_breaker(const logit_row *row, const uint32_t *breakers, int32_t id) {
     return id < 0 || id >= row->n || (breakers && row_bit(breakers, id));
@@ -36,17 +36,24 @@ static void note(sampler_room *room, int *n_ids, int32_t id, int length) {
     room->dry_count[id] += length == room->dry_length[id];
 }
 
+/* How far the sequence from i on is like its beginning, of which `length` is known. */
+static int match_from(const backwards *b, size_t i, int length) {
+    while (length < b->cap && i + (size_t)length < b->n && token(b, i + (size_t)length) == token(b, (size_t)length))
+        length++;
+    return length;
+}
+
 static int find_matches(sampler_room *room, const backwards *b, const uint32_t *breakers, int least) {
-    int z[MOST_LENGTH], n_ids = 0;
+    int z[MOST_LENGTH] = {0}, n_ids = 0; /* z[i]: the match from i on */
+    const int32_t newest = token(b, 0);
     size_t left = 0, right = 0; /* the match that reaches furthest */
     for (size_t i = 1; i < b->n; i++) {
+        if (i >= right && token(b, i) != newest) continue;
         int length = i < right ? z[i - left] : 0;
-        if (i >= right || (size_t)length >= right - i) {
-            length = i < right ? (int)(right - i) : 0;
-            while (length < b->cap && i + (size_t)length < b->n &&
-                   token(b, i + (size_t)length) == token(b, (size_t)length))
-                length++;
-            if (length) left = i, right = i + (size_t)length;
+        if (i + (size_t)length >= right) {
+            length = match_from(b, i, i < right ? (int)(right - i) : 0);
+            left = i;
+            right = i + (size_t)length;
         }
         if (i < (size_t)b->cap) z[i] = length;
         if (length >= least && !is_breaker(&room->row, breakers, token(b, i - 1)))
@@ -69,14 +76,15 @@ static void penalise(sampler_room *room, const qp_sampling *s, int n_ids) {
         const double penalty =
             s->dry_multiplier * power(s->dry_base, room->dry_length[id] - s->dry_allowed_length) * count;
         float *logit = row_touch(&room->row, id);
-        *logit = row_within(*logit, *logit - (float)penalty);
+        if (logit) *logit = row_within(*logit, *logit - (float)penalty);
         room->dry_length[id] = room->dry_count[id] = 0;
     }
 }
 
 void dry_apply(sampler_room *room, const qp_sampling *s, const uint32_t *breakers, const int32_t *history, size_t n) {
     const size_t range = s->dry_range ? (size_t)s->dry_range : n;
-    backwards b = {history + n, n < range ? n : range, 0};
+    if (!n) return;
+    backwards b = {history + n - 1, n < range ? n : range, 0};
     b.cap = find_cap(&b, &room->row, breakers, s->dry_max_length);
     if (b.cap >= s->dry_allowed_length) penalise(room, s, find_matches(room, &b, breakers, s->dry_allowed_length));
 }

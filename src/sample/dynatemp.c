@@ -8,14 +8,14 @@ bool dynatemp_is_on(const qp_sampling *s) { return s->max_temperature > s->min_t
 static double entropy_share(const candidate_list *c) {
     double sum = 0;
     for (int i = 0; i < c->n; i++) sum += (double)c->p[i] * c->x[i];
-    const double entropy = num_ln(c->sum) - sum / c->sum, share = entropy / num_ln(c->n);
+    const double entropy = num_log2(c->sum) - sum / c->sum, share = entropy / num_log2(c->n);
     return share < 0 ? 0 : share > 1 ? 1 : share;
 }
 
 static void apply(candidate_list *c, const stage_view *v) {
     const qp_sampling *s = v->settings;
     const double share = entropy_share(c);
-    const double bent = share > 1e-300 ? num_exp(s->temperature_exponent * num_ln(share)) : 0;
+    const double bent = share > 1e-300 ? num_exp2(s->temperature_exponent * num_log2(share)) : 0;
     temperature_apply(c, s->min_temperature + ((double)s->max_temperature - s->min_temperature) * bent);
 }
 

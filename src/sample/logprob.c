@@ -26,11 +26,11 @@ static int keep_greatest(candidate_list *c, int n_top) {
 }
 
 int logprob_top(sampler_room *room, const float *logits, int n_tokens, double log_mass, qp_candidate *top, int n_top) {
-    logit_row raw = {.base = logits, .n = n_tokens, .n_blocks = row_blocks(n_tokens), .peaks = room->raw_peaks};
+    logit_row raw = row_plain(logits, n_tokens, room->raw_peaks);
     room->sweep->peaks(&raw);
     if (!(raw.highest > -INFINITY)) return 0;
     candidate_list *c = &room->list;
-    candidates_gather(c, &raw, candidates_floor(c, &raw, n_top));
+    c->n = room->sweep->gather(c->ids, c->x, &raw, candidates_floor(c, &raw, n_top));
     const int n = keep_greatest(c, n_top);
     for (int i = 0; i < n; i++)
         top[i] = (qp_candidate){.id = c->ids[i], .logprob = logprob_of(log_mass, logits[c->ids[i]])};

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 
 enum { FIRST_CAPACITY = 64 };
-static const double ln2 = 0.69314718055994531;
 
 qp_status mirostat_open(mirostat_state *m, const qp_sampling *s, qp_error *err) {
     *m = (mirostat_state){0};
@@ -46,7 +45,7 @@ static void make_place(mirostat_state *m) {
 
 void mirostat_note(mirostat_state *m, const qp_sampling *s, uint64_t position, double p) {
     const float mu = mirostat_mu(m, s, position);
-    const double surprise = -num_ln(p) / ln2;
+    const double surprise = -num_log2(p);
     if (!m->n || position < m->first || position - m->first >= m->n) { /* the first, or one out of order */
         m->first = position;
         m->mu[0] = mu;
@@ -67,10 +66,8 @@ void mirostat_rewind(mirostat_state *m, uint64_t position) {
 
 static bool is_on(const qp_sampling *s) { return s->mirostat_tau > 0; }
 
-static double least(const stage_view *v) { return -v->mu * ln2; }
+static float floor_of(const stage_view *v, double log_mass) { return (float)(-v->mu + log_mass); }
 
-static float floor_of(const stage_view *v, double log_mass) { return (float)(least(v) + log_mass); }
-
-static void apply(candidate_list *c, const stage_view *v) { candidates_keep_least(c, num_exp(least(v)) * c->sum); }
+static void apply(candidate_list *c, const stage_view *v) { candidates_keep_least(c, num_exp2(-v->mu) * c->sum); }
 
 const sampler_row sampler_mirostat = {"mirostat", is_on, apply, floor_of, true};

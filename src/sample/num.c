@@ -1,4 +1,4 @@
-/* num.c — logarithm and exponential in double precision out of basic arithmetic. */
+/* num.c — logarithm and power in double precision out of basic arithmetic. */
 #include "num.h"
 
 enum { MANTISSA_BITS = 52, BIAS = 1023 };
@@ -18,11 +18,11 @@ double num_ln(double x) {
     return (double)e * ln2_high + ((double)e * ln2_low + 2 * (s + s * series));
 }
 
-double num_exp(double x) {
-    if (!(x > -690)) return 0;
-    if (x > 690) return 1e300;
-    const int n = (int)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
-    const double r = (x - n * ln2_high) - n * ln2_low;
+double num_exp2(double x) {
+    if (!(x > -1000)) return 0;
+    if (x > 1000) x = 1000;
+    const int n = (int)(x + (x < 0 ? -0.5 : 0.5));
+    const double r = (x - n) * NUM_LN_2;
     double sum = 1;
     for (int k = 14; k >= 1; k--) sum = 1 + sum * r / k;
     const uint64_t bits = (uint64_t)(n + BIAS) << MANTISSA_BITS;

@@ -4,6 +4,7 @@
  * by walking it from the newest token: the newest occurrence of an id decides how far its repetition and presence
  * penalties have faded, each occurrence adds its own share of the frequency penalty. */
 #include "penalties.h"
+#include "num.h"
 #include "base/mem.h"
 
 bool penalties_are_on(const qp_sampling *s) {
@@ -45,14 +46,25 @@ static void count(penalty_counts *c, const int32_t *history, size_t n) {
     c->last = n ? history[n - 1] : 0;
 }
 
-static float repeated(float logit, float penalty) { return logit > 0 ? logit / penalty : logit * penalty; }
+/* Divided where positive, else multiplied: chosen by the sign's bit, which no branch could foresee. */
+typedef struct repetition {
+    float divisors[2], factors[2];
+} repetition;
+
+static inline repetition repetition_of(float penalty) { return (repetition){{penalty, 1}, {1, penalty}}; }
+
+static inline float repeated(const repetition *r, float logit) {
+    const uint32_t is_negative = num_bits(logit) >> 31;
+    return logit / r->divisors[is_negative] * r->factors[is_negative];
+}
 
 static void apply_counts(const penalty_counts *c, const qp_sampling *s, logit_row *row) {
+    const repetition r = repetition_of(s->repetition_penalty);
+    const float presence = s->presence_penalty, frequency = s->frequency_penalty;
     for (int i = 0; i < c->n_ids; i++) {
         const int32_t id = c->ids[i];
         float *logit = row_touch(row, id);
-        const float once = repeated(*logit, s->repetition_penalty) - s->presence_penalty;
-        *logit = row_within(*logit, once - s->frequency_penalty * (float)c->counts[id]);
+        if (logit) *logit = row_within(*logit, repeated(&r, *logit) - presence - frequency * (float)c->counts[id]);
     }
 }
 
@@ -63,25 +75,35 @@ static float left(size_t i, size_t range, size_t decay) {
     return i <= range ? 1 : 1 - (float)(i - range) / (float)decay;
 }
 
-static void apply_range(const qp_sampling *s, logit_row *row, const int32_t *history, size_t n) {
+static void apply_once(const qp_sampling *s, sampler_room *room, int32_t id, float share) {
+    float *logit = row_touch(&room->row, id);
+    if (!logit) return;
+    const bool is_newest = !row_bit(room->seen, id);
+    room->seen[id / 32] |= 1u << (id % 32);
+    float changed = *logit;
+    const repetition r = repetition_of(1 + (s->repetition_penalty - 1) * share);
+    if (is_newest) changed = repeated(&r, changed) - s->presence_penalty * share;
+    *logit = row_within(*logit, changed - s->frequency_penalty * share);
+}
+
+static void apply_range(const qp_sampling *s, sampler_room *room, const int32_t *history, size_t n) {
     const size_t range = (size_t)s->penalty_range, decay = (size_t)s->penalty_decay;
-    for (size_t i = 0; i < n && i < range + decay; i++) {
+    const size_t end = n < range + decay ? n : range + decay;
+    for (size_t i = 0; i < end; i++) {
         const int32_t id = history[n - 1 - i];
-        if (id < 0 || id >= row->n) continue;
-        const float share = left(i, range, decay);
-        const bool is_newest = !row_is_touched(row, id);
-        float *logit = row_touch(row, id), changed = *logit;
-        if (is_newest)
-            changed = repeated(changed, 1 + (s->repetition_penalty - 1) * share) - s->presence_penalty * share;
-        *logit = row_within(*logit, changed - s->frequency_penalty * share);
+        if (id >= 0 && id < room->row.n) apply_once(s, room, id, left(i, range, decay));
+    }
+    for (size_t i = 0; i < end; i++) {
+        const int32_t id = history[n - 1 - i];
+        if (id >= 0 && id < room->row.n) room->seen[id / 32] = 0;
     }
 }
 
-void penalties_apply(penalty_counts *c, const qp_sampling *s, logit_row *row, const int32_t *history, size_t n) {
+void penalties_apply(penalty_counts *c, const qp_sampling *s, sampler_room *room, const int32_t *history, size_t n) {
     if (!c->counts) {
-        apply_range(s, row, history, n);
+        apply_range(s, room, history, n);
         return;
     }
     count(c, history, n);
-    apply_counts(c, s, row);
+    apply_counts(c, s, &room->row);
 }

@@ -2,8 +2,7 @@
 #ifndef SAMPLE_PENALTIES_H
 #define SAMPLE_PENALTIES_H
 
-#include "row.h"
-#include "base/err.h"
+#include "room.h"
 
 /* How often each id stands in the history, kept from step to step so that a long history costs nothing. */
 typedef struct penalty_counts {
@@ -19,7 +18,7 @@ qp_status penalties_open(penalty_counts *c, const qp_sampling *s, int n_tokens, 
 void penalties_close(penalty_counts *c);
 /* The history was rewound: the next call counts anew. */
 void penalties_forget(penalty_counts *c);
-/* The first to change the row. */
-void penalties_apply(penalty_counts *c, const qp_sampling *s, logit_row *row, const int32_t *history, size_t n);
+/* Penalises in room->row. */
+void penalties_apply(penalty_counts *c, const qp_sampling *s, sampler_room *room, const int32_t *history, size_t n);
 
 #endif

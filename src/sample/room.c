@@ -13,14 +13,24 @@ typedef struct part {
 /* All elements are of four bytes. */
 static int list_parts(sampler_room *r, part parts[MOST_ARRAYS]) {
     const size_t n = (size_t)r->n_vocabulary, blocks = (size_t)row_blocks(r->n_vocabulary);
-    const size_t listed = (blocks + 1) * ROW_BLOCK; /* candidates_gather writes one that does not stay */
+    const size_t listed = (blocks + 1) * ROW_BLOCK; /* sweeps write a little further */
     const part all[] = {
-        {(void **)&r->row.open, blocks},   {(void **)&r->row.touched, blocks},  {(void **)&r->row.changed, n},
-        {(void **)&r->row.touched_ids, n}, {(void **)&r->row.peaks, blocks},    {(void **)&r->masses, blocks},
-        {(void **)&r->list.ids, listed},   {(void **)&r->list.x, listed},       {(void **)&r->list.p, listed},
-        {(void **)&r->list.keys, listed},  {(void **)&r->list.scratch, listed}, {(void **)&r->guided, n},
-        {(void **)&r->raw_peaks, blocks},  {(void **)&r->raw_masses, blocks},   {(void **)&r->dry_length, n},
-        {(void **)&r->dry_count, n},       {(void **)&r->dry_ids, n},
+        {(void **)&r->row.homes, blocks / 4 + 1},
+        {(void **)&r->row.copies, listed},
+        {(void **)&r->row.peaks, ROW_MOST_GROUPS},
+        {(void **)&r->masses, ROW_MOST_GROUPS},
+        {(void **)&r->list.ids, listed},
+        {(void **)&r->list.x, listed},
+        {(void **)&r->list.p, listed},
+        {(void **)&r->list.keys, listed},
+        {(void **)&r->list.scratch, listed},
+        {(void **)&r->guided, n},
+        {(void **)&r->raw_peaks, ROW_MOST_GROUPS},
+        {(void **)&r->raw_masses, ROW_MOST_GROUPS},
+        {(void **)&r->dry_length, n},
+        {(void **)&r->dry_count, n},
+        {(void **)&r->dry_ids, n},
+        {(void **)&r->seen, blocks},
     };
     memcpy(parts, all, sizeof all);
     return (int)(sizeof all / sizeof *all);
@@ -56,9 +66,9 @@ void sampler_room_free(sampler_room *r) {
 }
 
 double room_log_mass(sampler_room *room, const float *logits, int n) {
-    logit_row raw = {.base = logits, .n = n, .n_blocks = row_blocks(n), .peaks = room->raw_peaks};
+    logit_row raw = row_plain(logits, n, room->raw_peaks);
     room->sweep->peaks(&raw);
     if (!(raw.highest > -INFINITY && raw.highest < INFINITY)) return raw.highest;
-    const softmax_curve c = {raw.highest, 1, 0};
+    const softmax_curve c = {raw.highest, (float)NUM_LOG2_E, 0};
     return raw.highest + num_ln(room->sweep->masses(room->raw_masses, &raw, &c));
 }

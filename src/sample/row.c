@@ -1,4 +1,4 @@
-/* row.c — the overlay on a row of logits: what is closed, what is changed, and a block of both mixed. */
+/* row.c — which blocks of a row are the model's, copied or closed. */
 #include "row.h"
 #include <string.h>
 
@@ -7,50 +7,53 @@ static const uint32_t bit_of[ROW_BLOCK] = {
     1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21,
     1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
 
-void row_mix(const logit_row *r, int block, float *buffer) {
-    const int first = block * ROW_BLOCK, n = r->n - first < ROW_BLOCK ? r->n - first : ROW_BLOCK;
-    const uint32_t open = r->open ? r->open[block] : UINT32_MAX;
-    if (n == ROW_BLOCK)
-        memcpy(buffer, r->base + first, ROW_BLOCK * sizeof *buffer);
-    else
-        for (int i = 0; i < ROW_BLOCK; i++) buffer[i] = i < n ? r->base[first + i] : -INFINITY;
-    for (int i = 0; i < ROW_BLOCK; i++) buffer[i] = open & bit_of[i] ? buffer[i] : -INFINITY;
-    if (!r->open) return;
-    for (uint32_t bits = r->touched[block] & open; bits; bits &= bits - 1) {
-        const int i = __builtin_ctz(bits);
-        buffer[i] = r->changed[first + i];
-    }
+static void fill_up(float *restrict out, const float *restrict from, int n) {
+    for (int i = 0; i < ROW_BLOCK; i++) out[i] = i < n ? from[i] : -INFINITY;
 }
 
-void row_begin(logit_row *r, const float *base, int n, const uint32_t *open) {
-    for (int i = 0; i < r->n_touched; i++) r->touched[r->touched_ids[i] / 32] = 0;
-    r->n_touched = 0;
-    r->base = base;
+static void copy_block(logit_row *r, int block, uint32_t open) {
+    const int first = block * ROW_BLOCK, n = r->n - first;
+    float *restrict out = r->copies + first;
+    if (n >= ROW_BLOCK)
+        memcpy(out, r->base + first, ROW_BLOCK * sizeof *out);
+    else
+        fill_up(out, r->base + first, n);
+    if (open != UINT32_MAX)
+        for (int i = 0; i < ROW_BLOCK; i++) out[i] = open & bit_of[i] ? out[i] : -INFINITY;
+    r->homes[block] = ROW_COPY;
+}
+
+static void set_size(logit_row *r, int n) {
     r->n = n;
     r->n_blocks = row_blocks(n);
-    memcpy(r->open, open, (size_t)r->n_blocks * sizeof *open);
+    for (r->group = 1; (r->n_groups = (r->n_blocks - 1) / r->group + 1) > ROW_MOST_GROUPS;) r->group *= 2;
 }
 
-void row_allow(logit_row *r, const uint32_t *mask) {
-    for (int i = 0; i < r->n_blocks; i++) r->open[i] &= mask[i];
+void row_begin(logit_row *r, const float *base, int n, const uint32_t *open, const uint32_t *mask) {
+    r->base = base;
+    set_size(r, n);
+    for (int b = 0; b < r->n_blocks; b++) {
+        const uint32_t bits = mask ? open[b] & mask[b] : open[b];
+        r->homes[b] = bits ? ROW_MODEL : ROW_CLOSED;
+        if (bits && (bits != UINT32_MAX || n - b * ROW_BLOCK < ROW_BLOCK)) copy_block(r, b, bits);
+    }
 }
+
+logit_row row_plain(const float *base, int n, float *peaks) {
+    logit_row r = {.base = base, .peaks = peaks};
+    set_size(&r, n);
+    if (n % ROW_BLOCK) fill_up(r.tail, base + n / ROW_BLOCK * ROW_BLOCK, n % ROW_BLOCK);
+    return r;
+}
+
+void row_copy(logit_row *r, int block) { copy_block(r, block, UINT32_MAX); }
 
 void row_forbid(logit_row *r, int32_t id) {
-    if (id >= 0 && id < r->n) r->open[id / 32] &= ~bit_of[id % 32];
-}
-
-bool row_is_touched(const logit_row *r, int32_t id) { return row_bit(r->touched, id); }
-
-float *row_touch(logit_row *r, int32_t id) {
-    if (!row_is_touched(r, id)) {
-        r->touched[id / 32] |= bit_of[id % 32];
-        r->touched_ids[r->n_touched++] = id;
-        r->changed[id] = r->base[id];
-    }
-    return &r->changed[id];
+    float *value = id >= 0 && id < r->n ? row_touch(r, id) : NULL;
+    if (value) *value = -INFINITY;
 }
 
 float row_value(const logit_row *r, int32_t id) {
-    if (!row_bit(r->open, id)) return -INFINITY;
-    return row_is_touched(r, id) ? r->changed[id] : r->base[id];
+    const int block = id / ROW_BLOCK;
+    return row_is_closed(r, block) ? -INFINITY : row_block(r, block)[id % ROW_BLOCK];
 }

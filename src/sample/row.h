@@ -1,57 +1,65 @@
-/* row.h — the logits of one step as the settings see them, without copying them.
+/* row.h — the logits of one step as the settings see them, without copying them all.
  *
- * The model's row stays as it is; on top lie a bit per id that says whether it may be chosen, and the values that
- * penalties and biases changed, a few thousand at most. The loops in sweep.c go through blocks of 32 ids: where all of
- * a block is as the model left it, they read the model's memory, else a small mixed copy. */
+ * The row is seen in blocks of 32 ids. Where a block is as the model left it, the model's memory is read; a block in
+ * which a value is changed or forbidden is copied first, and one that is forbidden as a whole is never looked at. So
+ * what a filter, a ban or a penalty costs depends on how much of the vocabulary it concerns. */
 #ifndef SAMPLE_ROW_H
 #define SAMPLE_ROW_H
 
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stddef.h>
+#include <stdint.h>
 
-enum { ROW_BLOCK = 32 };
+enum { ROW_BLOCK = 32, ROW_MOST_GROUPS = 1024 };
+
+typedef enum row_home { ROW_MODEL, ROW_COPY, ROW_CLOSED } row_home;
 
 typedef struct logit_row {
-    const float *base;    /* [n] */
-    int n, n_blocks;      /* ids that have a token; blocks of them, the last one may be short */
-    uint32_t *open;       /* [n_blocks] bit per id: may be chosen; NULL: all, and none is changed */
-    uint32_t *touched;    /* [n_blocks] bit per id: its value is in `changed` */
-    float *changed;       /* [n], set where touched */
-    int32_t *touched_ids; /* [n_touched] */
-    int n_touched;
-    float *peaks;  /* [n_blocks] greatest value that may be chosen; -INFINITY: none */
-    float highest; /* of the peaks */
+    const float *base;     /* [n] */
+    int n, n_blocks;       /* ids that have a token; the last block may be short */
+    uint8_t *homes;        /* [n_blocks] row_home of each block; NULL: all are the model's */
+    float *copies;         /* [n_blocks][ROW_BLOCK] set where the home is ROW_COPY; -INFINITY: cannot be chosen */
+    float tail[ROW_BLOCK]; /* without homes: a short last block, filled up with -INFINITY */
+    int group, n_groups;   /* blocks that are summed up by one number, so that these stay few */
+    float *peaks;          /* [n_groups] greatest value; -INFINITY: none is a number */
+    float highest;         /* of the peaks */
 } logit_row;
 
 static inline int row_blocks(int n) { return n / ROW_BLOCK + (n % ROW_BLOCK != 0); }
 static inline bool row_bit(const uint32_t *bits, int32_t id) { return bits[id / 32] >> (id % 32) & 1; }
 
-/* A block's values, -INFINITY where closed or past the end: the model's memory or `buffer`. */
-void row_mix(const logit_row *r, int block, float *buffer);
-static inline const float *row_block(const logit_row *r, int block, float *buffer) {
-    const bool is_plain =
-        r->open ? r->open[block] == UINT32_MAX && !r->touched[block] : (block + 1) * ROW_BLOCK <= r->n;
-    if (is_plain) return r->base + (size_t)block * ROW_BLOCK;
-    row_mix(r, block, buffer);
-    return buffer;
+static inline bool row_is_closed(const logit_row *r, int block) { return r->homes && r->homes[block] == ROW_CLOSED; }
+
+/* The values of a block that is not closed. */
+static inline const float *row_block(const logit_row *r, int block) {
+    const size_t first = (size_t)block * ROW_BLOCK;
+    if (r->homes) return (r->homes[block] == ROW_COPY ? r->copies : r->base) + first;
+    return first + ROW_BLOCK > (size_t)r->n ? r->tail : r->base + first;
 }
 
-/* Lays the row over other logits: nothing is changed yet, `open` [n_blocks] says what may be chosen. */
-void row_begin(logit_row *r, const float *base, int n, const uint32_t *open);
-void row_allow(logit_row *r, const uint32_t *mask); /* closes what has no bit in [n_blocks] */
-void row_forbid(logit_row *r, int32_t id);          /* ids outside the row are nothing */
-bool row_is_touched(const logit_row *r, int32_t id);
-/* The value to change; finite ones must stay so (row_within). */
-float *row_touch(logit_row *r, int32_t id);
-float row_value(const logit_row *r, int32_t id); /* -INFINITY where closed */
+/* Lays the row over other logits; `open` [n_blocks] has a bit for each id that may be chosen, as does `mask` unless it
+ * is NULL. */
+void row_begin(logit_row *r, const float *base, int n, const uint32_t *open, const uint32_t *mask);
+/* A row of the model as it is: peaks has ROW_MOST_GROUPS places. */
+logit_row row_plain(const float *base, int n, float *peaks);
+void row_copy(logit_row *r, int block); /* makes the block one that can be changed */
+/* The place of a value that is to be changed; finite ones must stay so (row_within). NULL where the whole block is
+ * closed. */
+static inline float *row_touch(logit_row *r, int32_t id) {
+    const uint32_t block = (uint32_t)id / ROW_BLOCK;
+    if (r->homes[block] == ROW_CLOSED) return NULL;
+    if (r->homes[block] == ROW_MODEL) row_copy(r, (int)block);
+    return &r->copies[id];
+}
+void row_forbid(logit_row *r, int32_t id); /* ids outside the row are nothing */
+float row_value(const logit_row *r, int32_t id);
 
-/* A finite value stays finite, however far a penalty moves it. */
+/* A finite value stays finite, however far a penalty moves it; what is none stays as it is. */
 static inline float row_within(float before, float after) {
-    if (!(fabsf(before) <= FLT_MAX)) return before;
-    return after > FLT_MAX ? FLT_MAX : after < -FLT_MAX ? -FLT_MAX : after;
+    const float most = after > FLT_MAX ? FLT_MAX : after, bounded = most < -FLT_MAX ? -FLT_MAX : most;
+    return fabsf(before) <= FLT_MAX ? bounded : before;
 }
 
 #endif

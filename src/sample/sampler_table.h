@@ -18,7 +18,7 @@ typedef struct sampler_row {
     bool (*is_on)(const qp_sampling *settings);
     void (*apply)(candidate_list *c, const stage_view *v);
     /* An exponent below which this stage, where it is the first, drops everything, so that it need not be listed;
-     * log_mass is the logarithm of the sum of all candidates' e^x. NULL: it wants all of them. */
+     * log_mass is the logarithm (base 2) of the sum of all candidates' 2^x. NULL: it wants all of them. */
     float (*floor)(const stage_view *v, double log_mass);
     bool wants_mass; /* the floor or the stage depends on it */
 } sampler_row;

@@ -1,4 +1,4 @@
-/* sweep.h — the loops that see every logit: peaks of blocks, mass under the softmax, exponentials.
+/* sweep.h — the loops that see every logit: peaks, mass under the softmax, powers, and who lies above a floor.
  *
  * Two sets of the same code, for any machine and for wider vectors, chosen when a room is made. They give the same
  * bits: each sum has a fixed shape, whatever the width of a register. */
@@ -7,24 +7,29 @@
 
 #include "row.h"
 
-/* Exponent of a logit l under the softmax: with d = l - highest <= 0, d * slope + d * d * bend. */
+enum { SWEEP_STEP = 16 }; /* numbers at a time, in one or more registers */
+
+/* Exponent to base 2 of a logit l under the softmax: with d = l - highest <= 0, d * (slope + d * bend). */
 typedef struct softmax_curve {
     float highest, slope, bend;
 } softmax_curve;
 
 static inline float curve_at(const softmax_curve *c, float logit) {
     const float d = logit - c->highest;
-    return d * c->slope + d * d * c->bend;
+    return d * (c->slope + d * c->bend);
 }
 
 typedef struct sweep_ops {
     const char *name;
     /* Fills r->peaks and r->highest. NaN is nothing. */
     void (*peaks)(logit_row *r);
-    /* Masses of all blocks [n_blocks] and their sum. Wants the peaks. */
+    /* Masses of all groups [r->n_groups] and their sum. Wants the peaks. */
     double (*masses)(float *masses, const logit_row *r, const softmax_curve *c);
-    /* x = exponents of the logits in x; p = their exponentials. */
-    void (*exponentials)(float *p, float *x, int n, const softmax_curve *c);
+    /* Ids and values, by ascending id, of what is at least `floor`, a finite number; returns how many. Both have room
+     * for ROW_BLOCK more. Wants the peaks. */
+    int (*gather)(int32_t *ids, float *values, const logit_row *r, float floor);
+    /* x = exponents of the logits in x; p = 2^x. Both have room for SWEEP_STEP more. */
+    void (*powers)(float *p, float *x, int n, const softmax_curve *c);
 } sweep_ops;
 
 /* All that this machine can run, the widest last, then NULL. */

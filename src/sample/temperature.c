@@ -17,7 +17,7 @@ void temperature_apply(candidate_list *c, double temperature) {
     const float inverse = (float)(1 / temperature);
     for (int i = 0; i < c->n; i++) {
         c->x[i] = (c->x[i] - greatest) * inverse;
-        c->p[i] = num_exp_below(c->x[i]);
+        c->p[i] = num_exp2_below(c->x[i]);
     }
     candidates_add_up(c);
 }

@@ -2,11 +2,11 @@
 #include "sampler_table.h"
 #include <string.h>
 
-static const double dust = 1e-8, ln_dust = -18.420680743952367;
+static const double dust = 1e-8, log_dust = -26.575424759098897;
 
 static bool is_on(const qp_sampling *s) { return s->tfs > 0 && s->tfs < 1; }
 
-static float floor_of(const stage_view *v, double log_mass) { return (float)(log_mass + ln_dust); }
+static float floor_of(const stage_view *v, double log_mass) { return (float)(log_mass + log_dust); }
 
 static double bend(const uint32_t *keys, int i) {
     float p[3];

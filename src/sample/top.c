@@ -24,12 +24,12 @@ const sampler_row sampler_top_k = {"top_k", top_k_is_on, top_k, NULL, false};
 /* ---- top-p: the shortest prefix whose sum reaches p; what is less probable than one in a million is not looked at,
  * unless all are ---- */
 
-static const double dust = 1e-6, ln_dust = -13.815510557964274;
+static const double dust = 1e-6, log_dust = -19.931568569324174;
 
 static bool top_p_is_on(const qp_sampling *s) { return s->top_p > 0 && s->top_p < 1; }
 
 static float top_p_floor(const stage_view *v, double log_mass) {
-    return log_mass + ln_dust < 0 ? (float)(log_mass + ln_dust) : -INFINITY;
+    return log_mass + log_dust < 0 ? (float)(log_mass + log_dust) : -INFINITY;
 }
 
 static void top_p(candidate_list *c, const stage_view *v) {
@@ -46,7 +46,7 @@ const sampler_row sampler_top_p = {"top_p", top_p_is_on, top_p, top_p_floor, tru
 static bool top_a_is_on(const qp_sampling *s) { return s->top_a > 0; }
 
 static float top_a_floor(const stage_view *v, double log_mass) {
-    return (float)(num_ln(v->settings->top_a) - log_mass); /* the greatest has e^0 */
+    return (float)(num_log2(v->settings->top_a) - log_mass); /* the greatest has 2^0 */
 }
 
 static void top_a(candidate_list *c, const stage_view *v) {
@@ -60,7 +60,7 @@ const sampler_row sampler_top_a = {"top_a", top_a_is_on, top_a, top_a_floor, tru
 
 static bool min_p_is_on(const qp_sampling *s) { return s->min_p > 0 && s->min_p < 1; }
 
-static float min_p_floor(const stage_view *v, double log_mass) { return (float)num_ln(v->settings->min_p); }
+static float min_p_floor(const stage_view *v, double log_mass) { return (float)num_log2(v->settings->min_p); }
 
 static void min_p(candidate_list *c, const stage_view *v) {
     candidates_keep_least(c, (double)v->settings->min_p * candidates_greatest(c));
