@@ -180,10 +180,12 @@ static size_t put_letter(uint32_t c, char out[2]) {
 
 qp_status bpe_finish(bpe *b, bool byte_level, qp_error *err) {
     b->byte_level = byte_level;
+    b->knows_bytes = b->byte_fallback;
     for (int i = 0; i < 256; i++) {
         char name[8], letter[2];
         const int bytes = snprintf(name, sizeof name, "<0x%02X>", (unsigned)i);
         b->byte_ids[i] = b->byte_fallback ? vocab_id(b->words, (span){name, (size_t)bytes}) : -1;
+        if (b->byte_ids[i] < 0) b->knows_bytes = false;
         const size_t length = put_letter(byte_level ? bytealpha_char((uint8_t)i) : (uint32_t)i, letter);
         b->letter_ids[i] = vocab_id(b->words, (span){letter, length});
     }
@@ -258,10 +260,13 @@ static void add_bytes(row *r, span word) {
 }
 
 static void add_characters(row *r, span word) {
+    uint32_t last = UINT32_MAX; /* the character that was looked up last: long words repeat some */
+    int32_t last_id = -1;
     for (size_t i = 0; i < word.bytes;) {
         uint32_t c;
         const span text = {word.at + i, (size_t)uni_next(word.at + i, &c)};
-        add_text(r, text, c < 0x80 ? r->b->letter_ids[c] : vocab_id(r->b->words, text));
+        if (c >= 0x80 && c != last) last = c, last_id = vocab_id(r->b->words, text);
+        add_text(r, text, c < 0x80 ? r->b->letter_ids[c] : last_id);
         i += text.bytes;
     }
 }
@@ -386,25 +391,18 @@ qp_status bpe_encode(const bpe *b, bpe_scratch *s, span word, idvec *out, qp_err
 
 static bool is_known(const bpe *b, span character) { return vocab_id(b->words, character) >= 0; }
 
-static bool has_all_bytes(const bpe *b) {
-    for (int i = 0; i < 256; i++)
-        if (b->byte_ids[i] < 0) return false;
-    return true;
-}
-
 /* A merge joins two symbols whose pieces lie side by side, so its result contains the last character of one beside the
  * first of the other. Where no piece has these two side by side, no merge ever crosses. Unknown characters are not
  * symbols of their own (dropped or fused), unless byte fallback knows all bytes. */
 size_t bpe_cut(const bpe *b, span text) {
     if (!b->may_split) return text.bytes;
-    const bool any_character = b->byte_ids[0] >= 0 && has_all_bytes(b);
     uint32_t last, c;
     size_t last_length = (size_t)uni_next(text.at, &last);
     for (size_t i = last_length; i < text.bytes;) {
         const size_t length = (size_t)uni_next(text.at + i, &c);
         const uint32_t bit = neighbour_bit(last, c);
         if (!(b->neighbours[bit >> 3] >> (bit & 7) & 1) &&
-            (any_character ||
+            (b->knows_bytes ||
              (is_known(b, (span){text.at + i - last_length, last_length}) && is_known(b, (span){text.at + i, length}))))
             return i;
         i += length;

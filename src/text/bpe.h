@@ -22,6 +22,7 @@ typedef struct bpe {
     uint32_t n_slots, n_merges;
     int shift;
     bool byte_level, fuse_unk, byte_fallback, ignore_merges, has_unk;
+    bool knows_bytes;        /* byte_fallback has all 256 */
     bool may_split;          /* whether text may be cut where no piece crosses (see bpe_cut) */
     int32_t unk;             /* -1: named but not in the vocabulary */
     int32_t byte_ids[256];   /* ids of "<0x00>" ...; -1: none */
@@ -67,6 +68,8 @@ size_t bpe_cut(const bpe *b, span text);
 const bpe_merge *bpe_find(const bpe *b, int32_t left, int32_t right); /* NULL: no such merge */
 /* Merges long rows of symbols in place without quadratic time; false when memory is short. (bpe_long.c) */
 bool bpe_merge_long(const bpe *b, bpe_scratch *s, int32_t *ids, size_t *n);
+/* Its first part, while that makes the row much shorter (bpe_sweep.c). */
+bool bpe_sweep(const bpe *b, int32_t *ids, size_t *n);
 /* The same by the definition, one merge after the other over the whole row: the slow truth. */
 void bpe_merge_plain(const bpe *b, int32_t *ids, size_t *n);
 

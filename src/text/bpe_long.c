@@ -1,13 +1,14 @@
 /* bpe_long.c — merging of long rows: a megabyte of one letter costs as much per byte as prose.
  *
- * Pairs wait in one queue per rank; a heap of the ranks that have a queue gives the next one. The pairs of a queue are
- * merged from left to right, which is the order of the definition as long as no merge makes a pair of lower rank than
- * the queue's own. If one does, the queue is put back and the lower rank goes first. Queues that lost their order are
- * sorted; a row that needs too much of that is finished by a plain heap of pairs. */
-#include "bpe.h"
+ * Rows that repeat themselves were made short before (bpe_sweep.c). Pairs wait in one queue per rank; a heap of the
+ * ranks that have a queue gives the next one. The pairs of a queue are merged from left to right, which is the order of
+ * the definition as long as no merge makes a pair of lower rank than the queue's own. If one does, the queue is put
+ * back and the lower rank goes first. Queues that lost their order are sorted; a row that needs too much of that is
+ * finished by a plain heap of pairs. */
+#include "bpe_seen.h"
 #include <stdlib.h>
 
-enum { MAX_SORTS = 64, N_KNOWN = 64 };
+enum { MAX_SORTS = 64 };
 
 typedef struct node {
     int32_t id, prev, next; /* id < 0: merged into its left neighbour */
@@ -23,15 +24,8 @@ typedef struct queue {
     bool is_sorted, in_heap;
 } queue;
 
-/* A pair that was looked up: long rows repeat few pairs. */
-typedef struct known_pair {
-    uint64_t pair;
-    const bpe_merge *merge; /* NULL: none */
-    int32_t queue;          /* -1: not asked for yet */
-} known_pair;
-
 typedef struct merger {
-    const bpe *b;
+    bpe_seen seen; /* noting a pair's queue */
     node *nodes;
     waiting *pairs;
     size_t n_pairs, pair_capacity;
@@ -43,7 +37,6 @@ typedef struct merger {
     size_t n_heap;
     int n_sorts;
     bool failed;
-    known_pair known[N_KNOWN];
 } merger;
 
 static bool grow(void **array, size_t *capacity, size_t need, size_t size) {
@@ -117,17 +110,10 @@ static queue *queue_of(merger *m, uint32_t rank) {
     return &m->queues[m->slots[slot] - 1];
 }
 
-static known_pair *look_up(merger *m, int32_t left, int32_t right) {
-    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    known_pair *k = &m->known[((uint32_t)left * 7 + (uint32_t)right) & (N_KNOWN - 1)];
-    if (k->pair != pair) *k = (known_pair){pair, bpe_find(m->b, left, right), -1};
-    return k;
-}
-
-static queue *queue_of_pair(merger *m, known_pair *k) {
-    if (k->queue >= 0) return &m->queues[k->queue];
-    queue *q = queue_of(m, k->merge->rank);
-    if (q) k->queue = (int32_t)(q - m->queues);
+static queue *queue_of_pair(merger *m, bpe_seen_pair *pair) {
+    if (pair->note >= 0) return &m->queues[pair->note];
+    queue *q = queue_of(m, pair->merge->rank);
+    if (q) pair->note = (int32_t)(q - m->queues);
     return q;
 }
 
@@ -135,10 +121,10 @@ static queue *queue_of_pair(merger *m, known_pair *k) {
 static uint32_t push_pair(merger *m, int32_t at) {
     const node *left = &m->nodes[at];
     if (left->next < 0) return BPE_NO_RANK;
-    known_pair *k = look_up(m, left->id, m->nodes[left->next].id);
-    const bpe_merge *merge = k->merge;
+    bpe_seen_pair *seen = bpe_seen_find(&m->seen, left->id, m->nodes[left->next].id);
+    const bpe_merge *merge = seen->merge;
     if (!merge) return BPE_NO_RANK;
-    queue *q = queue_of_pair(m, k);
+    queue *q = queue_of_pair(m, seen);
     if (!q || !grow((void **)&m->pairs, &m->pair_capacity, m->n_pairs + 1, sizeof *m->pairs)) {
         m->failed = true;
         return BPE_NO_RANK;
@@ -200,7 +186,7 @@ static void drain(merger *m, uint32_t index) {
         q->first = pair.next;
         const node *left = &m->nodes[pair.at];
         if (left->id < 0 || left->next < 0) continue;
-        const bpe_merge *merge = look_up(m, left->id, m->nodes[left->next].id)->merge;
+        const bpe_merge *merge = bpe_seen_find(&m->seen, left->id, m->nodes[left->next].id)->merge;
         if (!merge || merge->rank != rank) continue;
         if (join(m, pair.at, merge->id) < rank || !m->queues[index].is_sorted) break;
     }
@@ -255,7 +241,7 @@ static uint64_t pairs_pop(pair_heap *h) {
 
 static void offer(const merger *m, pair_heap *h, int32_t at) {
     const node *left = at < 0 ? NULL : &m->nodes[at];
-    const bpe_merge *merge = left && left->next >= 0 ? bpe_find(m->b, left->id, m->nodes[left->next].id) : NULL;
+    const bpe_merge *merge = left && left->next >= 0 ? bpe_find(m->seen.b, left->id, m->nodes[left->next].id) : NULL;
     if (merge) pairs_push(h, merge->rank, at);
 }
 
@@ -268,7 +254,7 @@ static void merge_heap(merger *m, int32_t n) {
         node *left = &m->nodes[(uint32_t)top];
         if (left->id < 0 || left->next < 0) continue;
         node *right = &m->nodes[left->next];
-        const bpe_merge *merge = bpe_find(m->b, left->id, right->id);
+        const bpe_merge *merge = bpe_find(m->seen.b, left->id, right->id);
         if (!merge || merge->rank != top >> 32) continue;
         left->id = merge->id;
         right->id = -1;
@@ -282,9 +268,10 @@ static void merge_heap(merger *m, int32_t n) {
 }
 
 bool bpe_merge_long(const bpe *b, bpe_scratch *s, int32_t *ids, size_t *count) {
+    if (!bpe_sweep(b, ids, count)) return false;
     const int32_t n = (int32_t)*count;
-    merger m = {.b = b};
-    for (int i = 0; i < N_KNOWN; i++) m.known[i].pair = BPE_NO_PAIR;
+    merger m = {0};
+    bpe_seen_start(&m.seen, b);
     if (s->block_bytes < (size_t)n * sizeof(node)) {
         mem_free(s->block);
         s->block = mem_array((size_t)n, sizeof(node));

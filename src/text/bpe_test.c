@@ -90,6 +90,48 @@ static void test_random(void **state) {
     }
 }
 
+/* Rows that repeat themselves, with a slip here and there: the passes of bpe_sweep. */
+static void test_repeating(void **state) {
+    uint64_t seed = 1234567;
+    for (int round = 0; round < 300; round++) {
+        vocab v = {0};
+        bpe b = {0};
+        bpe_scratch s = {0};
+        char word[1500];
+        make_random(&v, &b, &seed, 1 + (int)(next_random(&seed) % 40), true);
+        for (int i = 0; i < 6; i++) {
+            const size_t n = 250 + next_random(&seed) % 1250, period = 1 + next_random(&seed) % 9;
+            random_word(word, n, &seed);
+            for (size_t k = period; k < n; k++)
+                if (next_random(&seed) % 100 >= (uint64_t)i) word[k] = word[k - period];
+            check_word(&b, &s, (span){word, n});
+        }
+        bpe_scratch_free(&s);
+        bpe_free(&b);
+        vocab_free(&v);
+    }
+}
+
+/* Three merges of one rank, as SentencePiece's scores may be: each joins what the last one made, the left one first. */
+static void test_equal_ranks(void **state) {
+    static const char *const pieces[] = {"a", "b", "c", "d", "ab", "cab", "aba"};
+    vocab v = {0};
+    bpe b = {0};
+    bpe_scratch s = {0};
+    char word[1000];
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        assert_int_equal(vocab_add(&v, span_of(pieces[i]), (int64_t)i, NULL), QP_OK);
+    assert_int_equal(bpe_start(&b, &v, &(bpe_options){0}, 3, NULL), QP_OK);
+    for (int32_t i = 0; i < 3; i++)
+        assert_int_equal(bpe_add_pair(&b, i == 0 ? 0 : i == 1 ? 2 : 4, i == 0 ? 1 : i == 1 ? 4 : 0, 4 + i, 7, NULL), 0);
+    assert_int_equal(bpe_finish(&b, true, NULL), QP_OK);
+    for (size_t i = 0; i < sizeof word; i++) word[i] = "caba"[i % 4];
+    check_word(&b, &s, (span){word, sizeof word});
+    bpe_scratch_free(&s);
+    bpe_free(&b);
+    vocab_free(&v);
+}
+
 /* A pair that is formed again and again before its queue's place: the plain heap takes over. */
 static void test_disturbed_queues(void **state) {
     uint64_t seed = 42;
@@ -169,10 +211,9 @@ static void test_failing_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_disturbed_queues),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_failing_memory),
+        cmocka_unit_test(test_random),      cmocka_unit_test(test_repeating),
+        cmocka_unit_test(test_equal_ranks), cmocka_unit_test(test_disturbed_queues),
+        cmocka_unit_test(test_errors),      cmocka_unit_test(test_failing_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

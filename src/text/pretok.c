@@ -16,10 +16,13 @@ typedef struct run {
 
 static qp_status step_on(const run *r, int i, pretok_piece in);
 
-/* Hands a piece of step i's output to the next step. */
+/* Hands a piece of step i's output to the next step that can do something to it: a lone character is not split. */
 static inline qp_status emit(const run *r, int i, pretok_piece out) {
+    const pretok_step *steps = r->p->steps;
     if (!out.bytes) return QP_OK;
-    return i + 1 == r->p->n ? r->sink(r->context, out, r->err) : step_on(r, i + 1, out);
+    do i++;
+    while (out.bytes == 1 && i < r->p->n && steps[i].kind == PRETOK_SPLIT && steps[i].behavior != PRETOK_REMOVED);
+    return i == r->p->n ? r->sink(r->context, out, r->err) : step_on(r, i, out);
 }
 
 static inline pretok_piece part_of(pretok_piece in, size_t start, size_t end) {
@@ -149,9 +152,10 @@ static qp_status byte_level(const run *r, int i, pretok_piece in) {
 
 static void replace_spaces(strbuf *out, pretok_piece in, const char *mark) {
     const char *at = in.at, *const end = in.at + in.bytes;
-    for (const char *space; (space = memchr(at, ' ', (size_t)(end - at))); at = space + 1) {
+    const size_t mark_bytes = strlen(mark);
+    for (const char *space; (space = memchr(at, ' ', (size_t)(end - at)));) {
         strbuf_add(out, at, (size_t)(space - at));
-        strbuf_text(out, mark);
+        for (at = space; at < end && *at == ' '; at++) strbuf_add(out, mark, mark_bytes);
     }
     strbuf_add(out, at, (size_t)(end - at));
 }

@@ -99,8 +99,10 @@ static qp_status read_lines(tok *t, span text, qp_error *err) {
 
 /* Calls `bpe_add_pair` for all cuts of all tokens, or only counts them. */
 static qp_status add_cuts(tok *t, bool counts, size_t *n, qp_error *err) {
-    for (int32_t id = 0; id < t->words.n_ids; id++) {
-        const span text = vocab_piece(&t->words, id);
+    for (const vocab_entry *e = NULL; (e = vocab_next(&t->words, e));) {
+        const span text = {e->text, e->bytes};
+        const int32_t id = e->id;
+        if (vocab_piece(&t->words, id).at != text.at) continue; /* the id went to a later line */
         for (size_t at = 1; at < text.bytes; at++) {
             if (((unsigned char)text.at[at] & 0xC0) == 0x80) continue;
             const int32_t left = vocab_id(&t->words, (span){text.at, at});
