@@ -33,10 +33,13 @@ static inline void keep(candidate_list *c, int to, int from) {
 }
 
 void candidates_keep_least(candidate_list *c, double least) {
-    const double greatest = candidates_greatest(c), limit = least < greatest ? least : greatest;
+    if (least > candidates_greatest(c)) {
+        candidates_keep_best(c);
+        return;
+    }
     int n = 0;
     for (int i = 0; i < c->n; i++) {
-        const bool stays = c->p[i] >= limit;
+        const bool stays = c->p[i] >= least;
         keep(c, n, i);
         n += stays;
     }

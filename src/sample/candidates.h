@@ -23,7 +23,7 @@ void candidates_add_up(candidate_list *c);
 float candidates_greatest(const candidate_list *c); /* of all p */
 
 /* Each leaves at least one and sets the sum. */
-void candidates_keep_least(candidate_list *c, double least); /* those with p >= least, and the most probable */
+void candidates_keep_least(candidate_list *c, double least); /* those with p >= least, else the best */
 void candidates_keep_cut(candidate_list *c, rank_cut cut);   /* by c->keys */
 void candidates_keep_best(candidate_list *c);                /* the most probable alone, the lowest id of equal ones */
 
