@@ -36,10 +36,10 @@ static void change(sampler *s, sampler_room *room, const sampler_step *step) {
 }
 
 /* Why the row has no greatest logit that is a number. */
-static sampler_reason reason_of(const sampler *s, const sampler_room *room, const sampler_step *step) {
-    if (room->row.highest == INFINITY) return SAMPLER_BROKEN_LOGITS;
-    for (int i = 0; i < s->n_tokens; i++)
-        if (step->logits[i] > -INFINITY) return SAMPLER_ALL_FORBIDDEN;
+static sampler_reason reason_of(const logit_row *r) {
+    if (r->highest == INFINITY) return SAMPLER_BROKEN_LOGITS;
+    for (int i = 0; i < r->n; i++)
+        if (fabsf(r->base[i]) <= FLT_MAX) return SAMPLER_ALL_FORBIDDEN;
     return SAMPLER_BROKEN_LOGITS;
 }
 
@@ -71,7 +71,7 @@ void sampler_choose(sampler *s, sampler_room *room, const sampler_step *step, sa
     change(s, room, step);
     room->sweep->peaks(&room->row);
     if (!(room->row.highest > -INFINITY && room->row.highest < INFINITY)) {
-        out->reason = reason_of(s, room, step);
+        out->reason = reason_of(&room->row);
         return;
     }
     const double log_mass = tells ? list_top(s, room, step->logits, out) : 0;
