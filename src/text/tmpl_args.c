@@ -43,7 +43,7 @@ bool tmpl_eval_args(tmpl_run *r, const node *n, call_args *out) {
     if (!n->list.count && !n->list2.count && !n->b && !n->c) return true;
     if (!value_seq(r, V_LIST, (size_t)n->list.count, &list)) return false;
     for (int i = 0; i < n->list.count; i++)
-        if (!tmpl_eval(r, n->list.at[i], &list.seq->at[i])) return false;
+        if (!tmpl_value(r, n->list.at[i], &list.seq->at[i])) return false;
     if (n->b && !spread_list(r, n->b, &list)) return false;
     out->at = list.seq->at;
     out->count = list.seq->count;
@@ -66,9 +66,23 @@ static bool next_name(const char **names, span *name, bool *is_optional) {
     return name->bytes > 0;
 }
 
+/* Whether positional arguments alone fill the slots rightly: all but the optional ones, and no more than there are. */
+static bool bind_positions(const char *names, const call_args *args, value *slots) {
+    size_t n = 0;
+    for (; *names; n++) {
+        while (*names && *names != ' ' && *names != '=') names++;
+        const bool is_optional = *names == '=';
+        if (n >= args->count && !is_optional) return false;
+        slots[n] = n < args->count ? args->at[n] : (value){.kind = V_MISSING};
+        while (*names == ' ' || *names == '=') names++;
+    }
+    return args->count <= n;
+}
+
 bool tmpl_bind(tmpl_run *r, const char *what, const char *names, const call_args *args, value *slots) {
     size_t n = 0, n_named = 0;
     span name;
+    if (!args->named && bind_positions(names, args, slots)) return true;
     for (bool is_optional; next_name(&names, &name, &is_optional); n++) {
         slots[n] = (value){.kind = V_MISSING};
         if (n < args->count) slots[n] = args->at[n];

@@ -32,7 +32,7 @@ typedef enum node_kind {
     N_OPERAND, /* op, a */
     N_CONCAT,  /* list */
     N_COND,    /* a if b else c (may be NULL) */
-    N_GETATTR, /* a, text; is_flag: dictionaries have no such attribute, only perhaps an item */
+    N_GETATTR, /* a, text; is_flag: dictionaries have no such attribute, only perhaps an item; row: method_rows, NULL */
     N_GETITEM, /* a, b */
     N_SLICE,   /* a:b:c, each may be NULL */
     N_CALL,    /* a; list of arguments, list2 of N_KEYWORD, b = *args, c = **kwargs */
@@ -128,7 +128,7 @@ struct node {
     node_list list, list2, list3;
     const vstr *text, *attr;
     value val;
-    const void *row; /* of the filter or test table; NULL: unknown, found out when it is called */
+    const void *row; /* of the filter or test table (NULL: unknown, found out when it is called), or see N_GETATTR */
     frame_info *frame, *frame2, *frame3;
     func_info *func;
 };

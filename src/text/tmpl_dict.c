@@ -78,15 +78,28 @@ static vpair *find(tmpl_run *r, const vdict *d, value key, uint64_t hash) {
     return NULL;
 }
 
-vpair *tmpl_dict_find(tmpl_run *r, const vdict *d, value key) {
-    uint64_t hash = 0;
-    return value_hash(r, key, &hash) ? find(r, d, key, hash) : NULL;
+static bool is_text_key(const vpair *pair, const vstr *key, uint64_t hash) {
+    return pair->hash == hash && pair->key.kind == V_STR && tmpl_text_equal(pair->key.str, key);
 }
 
+/* A text equals only texts, so that this search needs neither a rendering nor Python's rules. */
 vpair *tmpl_dict_find_text(const vdict *d, const vstr *key) {
     /* texts of a template have their hash; others get it now, which only their own rendering sees */
-    const value v = {.kind = V_STR, .str = (vstr *)(uintptr_t)key};
-    return find(NULL, d, v, tmpl_text_hash(v.str));
+    const uint64_t hash = key->hash ? key->hash : tmpl_text_hash((vstr *)(uintptr_t)key);
+    if (!d->index) {
+        for (size_t i = 0; i < d->count; i++)
+            if (is_text_key(&d->at[i], key, hash)) return &d->at[i];
+        return NULL;
+    }
+    for (size_t at = hash & (d->n_index - 1); d->index[at]; at = (at + 1) & (d->n_index - 1))
+        if (is_text_key(&d->at[d->index[at] - 1], key, hash)) return &d->at[d->index[at] - 1];
+    return NULL;
+}
+
+vpair *tmpl_dict_find(tmpl_run *r, const vdict *d, value key) {
+    uint64_t hash = 0;
+    if (key.kind == V_STR) return tmpl_dict_find_text(d, key.str);
+    return value_hash(r, key, &hash) ? find(r, d, key, hash) : NULL;
 }
 
 static void index_add(vdict *d, size_t entry) {
@@ -114,7 +127,7 @@ static bool grow(tmpl_run *r, vdict *d) {
 bool tmpl_dict_set(tmpl_run *r, vdict *d, value key, value val) {
     uint64_t hash = 0;
     if (!tmpl_spend(r, 1) || !value_hash(r, key, &hash)) return false;
-    vpair *found = find(r, d, key, hash);
+    vpair *found = key.kind == V_STR ? tmpl_dict_find_text(d, key.str) : find(r, d, key, hash);
     if (r->status != QP_OK) return false;
     if (found) return found->val = val, true;
     if (d->count == d->capacity && !grow(r, d)) return false;

@@ -48,10 +48,34 @@ static bool next_of_loop(tmpl_run *r, vloop *loop, value *out, bool *is_done) {
     return *is_done || value_pair(r, item, (value){.kind = V_LOOP, .loop = loop}, out);
 }
 
+/* The place of the next item among `count`; false at the end. */
+static inline bool step(iter *it, size_t count, size_t *at) {
+    if (it->at >= count) return false;
+    *at = it->is_reversed ? count - 1 - it->at : it->at;
+    it->at++;
+    return true;
+}
+
 bool iter_next(tmpl_run *r, iter *it, value *out, bool *is_done) {
+    size_t at;
     *is_done = false;
     if (!tmpl_spend(r, 1)) return false;
     switch (it->on.kind) {
+    case V_LIST:
+    case V_TUPLE:
+        *is_done = !step(it, it->on.seq->count, &at);
+        if (!*is_done) *out = it->on.seq->at[at];
+        return true;
+    case V_RANGE:
+        *is_done = !step(it, it->on.range->count, &at);
+        if (!*is_done) *out = value_int(it->on.range->start + (int64_t)at * it->on.range->step);
+        return true;
+    case V_DICT:
+        *is_done = !step(it, it->on.dict->count, &at);
+        return *is_done || next_pair(r, it->on.dict, VIEW_KEYS, at, out);
+    case V_VIEW:
+        *is_done = !step(it, it->on.view->dict->count, &at);
+        return *is_done || next_pair(r, it->on.view->dict, it->on.view->kind, at, out);
     case V_STR:
         return next_char(r, it, out, is_done);
     case V_GENERATOR: {
@@ -64,26 +88,8 @@ bool iter_next(tmpl_run *r, iter *it, value *out, bool *is_done) {
     }
     case V_LOOP:
         return next_of_loop(r, it->on.loop, out, is_done);
-    default:
-        break;
-    }
-    size_t count;
-    bool has_length;
-    if (!value_length(r, it->on, &count, &has_length)) return false;
-    if (it->at >= count) return *is_done = true, true;
-    const size_t at = it->is_reversed ? count - 1 - it->at : it->at;
-    it->at++;
-    switch (it->on.kind) {
-    case V_LIST:
-    case V_TUPLE:
-        *out = it->on.seq->at[at];
-        return true;
-    case V_DICT:
-        return next_pair(r, it->on.dict, VIEW_KEYS, at, out);
-    case V_VIEW:
-        return next_pair(r, it->on.view->dict, it->on.view->kind, at, out);
-    default:
-        *out = value_int(it->on.range->start + (int64_t)at * it->on.range->step);
+    default: /* undefined: nothing to walk over */
+        *is_done = true;
         return true;
     }
 }

@@ -17,7 +17,6 @@ static bool rebuild(tmpl_run *r, const node *target, value *item) {
 
 static bool test_item(tmpl_run *r, vloop *loop, value *item, bool *out) {
     const frame_info *test = loop->n->frame3;
-    value holds;
     for (int i = 0; i < test->n_stores; i++) loop->saved[i] = *tmpl_slot(r, test->stores[i].from);
     if (!tmpl_assign(r, loop->n->c, *item) || !rebuild(r, loop->n->c, item)) return false;
     for (int i = 0; i < test->n_stores; i++) {
@@ -25,7 +24,7 @@ static bool test_item(tmpl_run *r, vloop *loop, value *item, bool *out) {
         *tmpl_slot(r, test->stores[i].to) = *body;
         *body = loop->saved[i];
     }
-    return tmpl_eval(r, loop->n->b, &holds) && value_truth(r, holds, out);
+    return tmpl_holds(r, loop->n->b, out);
 }
 
 /* Whether the loop's `if` wants this item. A macro that was called from the body may be the one who asks, so the
@@ -47,7 +46,7 @@ static bool next_raw(tmpl_run *r, vloop *loop, value *out, bool *is_done) {
     while (!is_wanted && !*is_done) {
         if (!iter_next(r, &loop->items, out, is_done)) return false;
         is_wanted = true;
-        if (!*is_done && loop->saved && !passes(r, loop, out, &is_wanted)) return false;
+        if (loop->saved && !*is_done && !passes(r, loop, out, &is_wanted)) return false;
     }
     loop->is_exhausted = *is_done;
     return true;
@@ -55,9 +54,11 @@ static bool next_raw(tmpl_run *r, vloop *loop, value *out, bool *is_done) {
 
 bool tmpl_loop_next(tmpl_run *r, vloop *loop, value *out, bool *is_done) {
     *is_done = false;
-    *out = loop->after;
-    if (loop->after.kind == V_MISSING && !next_raw(r, loop, out, is_done)) return false;
-    loop->after = (value){.kind = V_MISSING};
+    if (loop->after.kind != V_MISSING) {
+        *out = loop->after;
+        loop->after = (value){.kind = V_MISSING};
+    } else if (!next_raw(r, loop, out, is_done))
+        return false;
     if (*is_done) return true;
     loop->index0++;
     loop->before = loop->current;
@@ -148,7 +149,7 @@ static flow run(tmpl_run *r, const node *n, vloop *loop) {
         value item;
         if (!tmpl_loop_next(r, loop, &item, &is_done)) return FLOW_FAIL;
         if (is_done) break;
-        if (!tmpl_assign(r, n->c, item) || !tmpl_enter_frame(r, n->frame)) return FLOW_FAIL;
+        if (!tmpl_put(r, n->c, item) || (n->frame->n_loads && !tmpl_enter_frame(r, n->frame))) return FLOW_FAIL;
         if (n->frame->loop_slot != NO_SLOT) r->vars->slots[n->frame->loop_slot] = (value){.kind = V_LOOP, .loop = loop};
         const flow how = tmpl_exec(r, &n->list);
         if (how == FLOW_FAIL) return how;

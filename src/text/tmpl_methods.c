@@ -14,9 +14,12 @@ static const struct {
     {1u << V_DICT, "update"},
 };
 
+/* Compares with a row's name; the first letter settles most. */
+static bool is_named(span name, const char *row) { return name.bytes && name.at[0] == row[0] && span_is(name, row); }
+
 bool tmpl_method_is_unsafe(value on, span name) {
     for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
-        if ((unsafe[i].kinds >> on.kind & 1) && span_is(name, unsafe[i].name)) return true;
+        if ((unsafe[i].kinds >> on.kind & 1) && is_named(name, unsafe[i].name)) return true;
     return false;
 }
 
@@ -25,7 +28,7 @@ const void *tmpl_method_find(value on, span name) {
     const size_t n_tables = on.kind == V_STR ? 3 : 1;
     for (size_t i = on.kind == V_STR; i < n_tables; i++)
         for (const method_row *row = tables[i]; row->name; row++)
-            if ((row->kinds >> on.kind & 1) && span_is(name, row->name)) return row;
+            if ((row->kinds >> on.kind & 1) && is_named(name, row->name)) return row;
     return NULL;
 }
 

@@ -28,6 +28,17 @@ static node *parse_bracket(parser *p, node *on) {
     return n;
 }
 
+/* Most attributes of dictionaries, texts and lists are methods, whose rows need not be searched for again. */
+static const method_rows *find_rows(parser *p, span name) {
+    const method_rows rows = {.of_dict = tmpl_method_find((value){.kind = V_DICT}, name),
+                              .of_text = tmpl_method_find((value){.kind = V_STR}, name),
+                              .of_list = tmpl_method_find((value){.kind = V_LIST}, name)};
+    if (!rows.of_dict && !rows.of_text && !rows.of_list) return NULL;
+    method_rows *kept = arena_get(&p->t->memory, 1, sizeof *kept); /* without it the search is made each time */
+    if (kept) *kept = rows;
+    return kept;
+}
+
 static node *parse_dot(parser *p, node *on) {
     const size_t at = tmpl_parse_next(p)->at;
     const token *name = tmpl_parse_next(p);
@@ -38,6 +49,7 @@ static node *parse_dot(parser *p, node *on) {
     node *n = tmpl_node_new(p, N_GETATTR, at);
     n->a = on;
     n->text = tmpl_parse_text(p, name->text);
+    n->row = find_rows(p, name->text);
     const value dict = {.kind = V_DICT};
     n->is_flag =
         name->text.at[0] != '_' && !tmpl_method_find(dict, name->text) && !tmpl_method_is_unsafe(dict, name->text);

@@ -172,12 +172,32 @@ bool tmpl_method_call(tmpl_run *r, const vmethod *m, const call_args *args, valu
 /* ---- tmpl_eval.c, tmpl_stmt.c, tmpl_loop.c ---- */
 typedef enum flow { FLOW_FAIL, FLOW_GO, FLOW_BREAK, FLOW_CONTINUE } flow;
 bool tmpl_eval(tmpl_run *r, const node *n, value *out);
+bool tmpl_holds(tmpl_run *r, const node *n, bool *out); /* whether it evaluates to something true */
 flow tmpl_exec(tmpl_run *r, const node_list *body);
 flow tmpl_exec_for(tmpl_run *r, const node *n);
 bool tmpl_loop_call(tmpl_run *r, vloop *loop, const call_args *args, value *out);
 bool tmpl_enter_frame(tmpl_run *r, const frame_info *frame);
 bool tmpl_assign(tmpl_run *r, const node *target, value v);
-value *tmpl_slot(tmpl_run *r, var_ref ref);
+static inline value *tmpl_slot(tmpl_run *r, var_ref ref) {
+    activation *vars = r->vars;
+    for (unsigned i = 0; i < ref.hops; i++) vars = vars->outer;
+    return &vars->slots[ref.slot];
+}
+/* The same as tmpl_eval; constants and names, which are half of all nodes, need no call. */
+static inline bool tmpl_value(tmpl_run *r, const node *n, value *out) {
+    if (n->kind != N_CONST && n->kind != N_NAME) return tmpl_eval(r, n, out);
+    r->at = n->at;
+    if (!tmpl_spend(r, 1)) return false;
+    *out = n->kind == N_CONST ? n->val : *tmpl_slot(r, n->ref);
+    if (out->kind == V_MISSING) *out = value_undefined_name(r, n->text);
+    return true;
+}
+/* The same as tmpl_assign for most targets. */
+static inline bool tmpl_put(tmpl_run *r, const node *target, value v) {
+    if (target->kind != N_NAME || target->is_flag) return tmpl_assign(r, target, v);
+    *tmpl_slot(r, target->ref) = v;
+    return true;
+}
 bool tmpl_macro_call(tmpl_run *r, const vmacro *m, const call_args *args, value *out);
 bool tmpl_macro_new(tmpl_run *r, const node *n, value *out);
 bool tmpl_block_call(tmpl_run *r, const node *block, vdict *scoped, value *out);
@@ -217,6 +237,10 @@ const struct global_row *tmpl_global_find(const vstr *name);
 bool tmpl_global_call(tmpl_run *r, const struct global_row *row, const call_args *args, value *out);
 const char *tmpl_global_name(const struct global_row *row);
 /* ---- tmpl_methods.c ---- */
+/* The rows of one method's name by kind of object, found by the parser; NULL: the kind has none. */
+typedef struct method_rows {
+    const void *of_dict, *of_text, *of_list;
+} method_rows;
 const void *tmpl_method_find(value on, span name);
 const char *tmpl_method_name(const void *row);
 bool tmpl_method_is_unsafe(value on, span name);

@@ -98,9 +98,9 @@ static flow done(bool is_right) { return is_right ? FLOW_GO : FLOW_FAIL; }
 static flow exec_set(tmpl_run *r, const node *n) {
     value v;
     r->at = n->at;
-    if (!check_namespaces(r, n->a) || !tmpl_eval(r, n->b, &v)) return FLOW_FAIL;
+    if ((n->a->kind != N_NAME && !check_namespaces(r, n->a)) || !tmpl_value(r, n->b, &v)) return FLOW_FAIL;
     r->at = n->at;
-    return done(tmpl_assign(r, n->a, v));
+    return done(tmpl_put(r, n->a, v));
 }
 
 /* ---- output ---- */
@@ -124,7 +124,7 @@ static bool write_text(tmpl_run *r, value v) {
 static flow exec_output(tmpl_run *r, const node *n) {
     value v;
     for (int i = 0; i < n->list.count; i++)
-        if (!tmpl_eval(r, n->list.at[i], &v) || !write_value(r, v)) return FLOW_FAIL;
+        if (!tmpl_value(r, n->list.at[i], &v) || !write_value(r, v)) return FLOW_FAIL;
     return FLOW_GO;
 }
 
@@ -171,13 +171,12 @@ static flow exec_filter_block(tmpl_run *r, const node *n) {
 /* ---- the rest ---- */
 
 static flow exec_if(tmpl_run *r, const node *n) {
-    value v;
-    bool truth;
-    if (!tmpl_eval(r, n->a, &v) || !value_truth(r, v, &truth)) return FLOW_FAIL;
-    if (truth) return tmpl_exec(r, &n->list);
+    bool holds;
+    if (!tmpl_holds(r, n->a, &holds)) return FLOW_FAIL;
+    if (holds) return tmpl_exec(r, &n->list);
     for (int i = 0; i < n->list3.count; i++) {
-        if (!tmpl_eval(r, n->list3.at[i]->a, &v) || !value_truth(r, v, &truth)) return FLOW_FAIL;
-        if (truth) return tmpl_exec(r, &n->list3.at[i]->list);
+        if (!tmpl_holds(r, n->list3.at[i]->a, &holds)) return FLOW_FAIL;
+        if (holds) return tmpl_exec(r, &n->list3.at[i]->list);
     }
     return tmpl_exec(r, &n->list2);
 }
@@ -281,6 +280,7 @@ static flow exec_one(tmpl_run *r, const node *n) {
 
 flow tmpl_exec(tmpl_run *r, const node_list *body) {
     flow how = FLOW_GO;
+    if (!body->count) return FLOW_GO;
     if (!tmpl_enter(r)) return tmpl_leave(r), FLOW_FAIL;
     for (int i = 0; how == FLOW_GO && i < body->count; i++) {
         r->at = body->at[i]->at;

@@ -50,10 +50,6 @@ vstr *tmpl_text_join(arena *memory, const vstr *a, span b) {
     return s;
 }
 
-bool tmpl_text_equal(const vstr *a, const vstr *b) {
-    return a == b || (a->bytes == b->bytes && (!a->bytes || !memcmp(a->at, b->at, a->bytes)));
-}
-
 int tmpl_text_compare(const vstr *a, const vstr *b) {
     const size_t bytes = a->bytes < b->bytes ? a->bytes : b->bytes;
     const int order = bytes ? memcmp(a->at, b->at, bytes) : 0;

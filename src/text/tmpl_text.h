@@ -16,7 +16,28 @@ vstr *tmpl_text_copy(arena *memory, span text);
 /* a + b, in the room behind a if that is free. */
 vstr *tmpl_text_join(arena *memory, const vstr *a, span b);
 
-bool tmpl_text_equal(const vstr *a, const vstr *b);
+/* Whether n bytes are equal; those of keys and roles are few, and need no call. */
+static inline bool tmpl_same_bytes(const char *a, const char *b, size_t n) {
+    uint64_t x, y;
+    uint32_t u, v;
+    if (n > 16) return !memcmp(a, b, n);
+    if (n >= 8) {
+        memcpy(&x, a, 8), memcpy(&y, b, 8);
+        if (x != y) return false;
+        memcpy(&x, a + n - 8, 8), memcpy(&y, b + n - 8, 8);
+        return x == y;
+    }
+    if (n >= 4) {
+        memcpy(&u, a, 4), memcpy(&v, b, 4);
+        if (u != v) return false;
+        memcpy(&u, a + n - 4, 4), memcpy(&v, b + n - 4, 4);
+        return u == v;
+    }
+    return !n || (a[0] == b[0] && a[n / 2] == b[n / 2] && a[n - 1] == b[n - 1]);
+}
+static inline bool tmpl_text_equal(const vstr *a, const vstr *b) {
+    return a == b || (a->bytes == b->bytes && tmpl_same_bytes(a->at, b->at, a->bytes));
+}
 /* Order by code points (which is the order of UTF-8's bytes): < 0, 0, > 0. */
 int tmpl_text_compare(const vstr *a, const vstr *b);
 uint64_t tmpl_text_hash(vstr *s);
