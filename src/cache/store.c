@@ -48,12 +48,14 @@ static uint8_t *page_at(const kv_store *s, int layer, int32_t page) {
     return s->views[layer].k + (size_t)page * s->views[layer].page_stride;
 }
 
+/* Keys are copied in whole groups; the values beside them may as well be. */
 void store_copy(const kv_store *s, page_copy copy) {
     const size_t row = (size_t)s->shape.head_dim * (s->shape.type == KV_F16 ? 2 : 4);
+    const size_t n_groups = (size_t)(copy.n_tokens + DEV_KEY_GROUP - 1) / DEV_KEY_GROUP;
     for (int i = 0; copy.n_tokens && i < s->shape.n_layers; i++) {
         const copy_args heads = {.to = page_at(s, i, copy.to),
                                  .from = page_at(s, i, copy.from),
-                                 .bytes = (size_t)copy.n_tokens * row,
+                                 .bytes = n_groups * DEV_KEY_GROUP * row,
                                  .stride = DEV_PAGE_TOKENS * row,
                                  .n_blocks = 2 * s->shape.n_kv_heads};
         s->dev->ops->copy(s->dev, &heads);

@@ -6,7 +6,7 @@
 #include "pages.h"
 
 /* Counts up with every change of what lies where in a page: files of another layout are refused. */
-enum { STORE_LAYOUT = 1 };
+enum { STORE_LAYOUT = 2 };
 
 /* What one token's entry looks like. */
 typedef struct store_shape {
@@ -18,7 +18,7 @@ typedef struct kv_store {
     device *dev;
     store_shape shape;
     int n_pages;
-    void *memory; /* [n_layers][n_pages][keys | values][n_kv_heads][DEV_PAGE_TOKENS][head_dim] */
+    void *memory; /* [n_layers][n_pages][keys | values][n_kv_heads][DEV_PAGE_TOKENS tokens, as kv_view tells] */
     size_t bytes;
     kv_view *views; /* [n_layers]: what forward.c is lent */
 } kv_store;
@@ -28,9 +28,9 @@ bool store_page_bytes(const store_shape *shape, size_t *out);
 /* The device grants the memory lazily where it can: pages never used cost no memory. */
 qp_status store_open(kv_store *out, device *dev, const store_shape *shape, int n_pages, qp_error *err);
 void store_close(kv_store *s);
-/* Copies the first tokens of a page, as the page table asks for. */
+/* Copies the first tokens of a page, as the page table asks for, and what shares their DEV_KEY_GROUP. */
 void store_copy(const kv_store *s, page_copy copy);
-/* A page as bytes: [n_layers][keys | values][n_kv_heads][DEV_PAGE_TOKENS][head_dim]. */
+/* A page as bytes: [n_layers][keys | values][n_kv_heads][DEV_PAGE_TOKENS tokens, as kv_view tells]. */
 void store_save(const kv_store *s, int32_t page, void *to);
 void store_load(kv_store *s, int32_t page, const void *from);
 /* The same for pages_spill. The store must stay where it is. */

@@ -20,16 +20,16 @@ static void fill_bytes(uint8_t *at, size_t n) {
     for (size_t i = 0; i < n; i++) at[i] = (uint8_t)(i * 2654435761u >> 13);
 }
 
-/* Page, slot and half of a byte of the store: [n_layers][n_pages][keys | values][n_kv_heads][P][head_dim]. */
-static void place_of(const kv_store *s, size_t offset, int *page, int *slot) {
+/* Page and group of slots of a byte of the store: [n_layers][n_pages][keys | values][n_kv_heads][P tokens]. */
+static void place_of(const kv_store *s, size_t offset, int *page, int *group) {
     const size_t row = (size_t)s->shape.head_dim * (s->shape.type == KV_F16 ? 2 : 4);
     const size_t rows = offset / row;
-    *slot = (int)(rows % P);
+    *group = (int)(rows % P) / DEV_KEY_GROUP;
     *page = (int)(rows / P / (size_t)(2 * s->shape.n_kv_heads) % (size_t)s->n_pages);
 }
 
 static void copies_the_first_tokens_alone(void **state) {
-    static const int counts[] = {0, 1, 2, 100, 255};
+    static const int counts[] = {0, 1, 16, 100, 255};
     device *d = open_device("ref");
     for (size_t i = 0; i < HARNESS_COUNT(shapes) * HARNESS_COUNT(counts); i++) {
         const page_copy copy = {3, 1, counts[i % HARNESS_COUNT(counts)]};
@@ -41,9 +41,9 @@ static void copies_the_first_tokens_alone(void **state) {
         const size_t from_3_to_1 = 2 * s.views[0].page_stride;
         store_copy(&s, copy);
         for (size_t k = 0; k < s.bytes; k++) {
-            int page, slot;
-            place_of(&s, k, &page, &slot);
-            const bool is_copied = page == 1 && slot < copy.n_tokens;
+            int page, group;
+            place_of(&s, k, &page, &group);
+            const bool is_copied = page == 1 && group * DEV_KEY_GROUP < copy.n_tokens;
             if (after[k] != before[is_copied ? k + from_3_to_1 : k]) fail_msg("byte %zu of shape %zu", k, i);
         }
         mem_free(before);
@@ -66,8 +66,8 @@ static void saves_and_loads_a_page(void **state) {
         mover.save(mover.user, 4, bytes);
         mover.load(mover.user, 0, bytes);
         for (size_t k = 0; k < s.bytes; k++) {
-            int page, slot;
-            place_of(&s, k, &page, &slot);
+            int page, group;
+            place_of(&s, k, &page, &group);
             if (after[k] != before[page == 0 ? k + from_4_to_0 : k]) fail_msg("byte %zu of shape %zu", k, i);
         }
         mem_free(before);
@@ -100,10 +100,11 @@ static void attend(device *d, kv_store *s, const chain *c, float *out) {
     static float q[ROWS * HEADS * DIM];
     for (int p = 0; p < TOKENS; p++)
         for (int k = 0; k < KV_HEADS * DIM; k++) {
-            const size_t at = ((size_t)(k / DIM) * P + (size_t)(p % P)) * DIM + (size_t)(k % DIM);
+            const size_t head = (size_t)(k / DIM) * P * DIM, i = (size_t)(k % DIM);
+            const size_t key = head + dev_key_at(p % P, (int)i, DIM), value = head + (size_t)(p % P) * DIM + i;
             const size_t page = (size_t)c->pages[p / P] * s->views[0].page_stride;
-            ((float *)(void *)(s->views[0].k + page))[at] = (float)rng_uniform(1, (uint64_t)p, (uint64_t)k) - 0.5f;
-            ((float *)(void *)(s->views[0].v + page))[at] = (float)rng_uniform(2, (uint64_t)p, (uint64_t)k) - 0.5f;
+            ((float *)(void *)(s->views[0].k + page))[key] = (float)rng_uniform(1, (uint64_t)p, (uint64_t)k) - 0.5f;
+            ((float *)(void *)(s->views[0].v + page))[value] = (float)rng_uniform(2, (uint64_t)p, (uint64_t)k) - 0.5f;
         }
     for (size_t i = 0; i < HARNESS_COUNT(q); i++) q[i] = (float)rng_uniform(3, 0, i) - 0.5f;
     const row_span span = {0, ROWS, TOKENS - ROWS, c->pages};

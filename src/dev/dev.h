@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "quant/quant.h"
 
-enum { DEV_PAGE_TOKENS = 256 };
+enum { DEV_PAGE_TOKENS = 256, DEV_KEY_GROUP = 16 };
 
 typedef struct device device;
 
@@ -78,14 +78,22 @@ typedef struct matmul_args {
 
 typedef enum kv_type { KV_F16, KV_F32 } kv_type;
 
-/* One layer's keys and values, lent by cache/store.c. Inside a page: [n_kv_heads][DEV_PAGE_TOKENS][head_dim], keys
- * and values apart. */
+/* One layer's keys and values, lent by cache/store.c, keys and values apart. Inside a page values are
+ * [n_kv_heads][DEV_PAGE_TOKENS][head_dim]; keys are [n_kv_heads][DEV_PAGE_TOKENS / DEV_KEY_GROUP][head_dim]
+ * [DEV_KEY_GROUP], so that the scores of a group's tokens come out side by side. Whole groups can be copied from page
+ * to page; what is in the slots behind a sequence's last token never matters. */
 typedef struct kv_view {
     kv_type type;
     int n_kv_heads, head_dim;
     uint8_t *k, *v;     /* of page 0 */
     size_t page_stride; /* bytes from a page to the next, for k and for v */
 } kv_view;
+
+/* Where element d of a slot's key lies, counted in elements from the first of its head. */
+static inline size_t dev_key_at(int slot, int d, int head_dim) {
+    const size_t row = (size_t)(slot / DEV_KEY_GROUP) * (size_t)head_dim + (size_t)d;
+    return row * DEV_KEY_GROUP + (size_t)(slot % DEV_KEY_GROUP);
+}
 
 /* The rows of a step that belong to one sequence: n_rows consecutive rows beginning at `row`, the first of which has
  * position `past`. Position p lives in page pages[p / 256], slot p % 256. */
@@ -112,8 +120,8 @@ typedef struct rope_store_args {
 } rope_store_args;
 
 /* out[row] = softmax(scale * q . K, over positions max(0, p - window + 1) .. p) V, per head; kv head = head / (n_heads
- * / n_kv_heads). Never materialises the score matrix: page by page with a running maximum (Milakov and Gimelshein
- * 2018), pages in ascending order. */
+ * / n_kv_heads). Never materialises the score matrix: each page alone, against its own maximum, then merged in
+ * ascending order (after Milakov and Gimelshein 2018). */
 typedef struct attend_args {
     const float *q; /* [n_rows][n_heads * head_dim] */
     float *out;     /* same shape */

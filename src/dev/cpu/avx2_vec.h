@@ -19,8 +19,6 @@ static inline vec vec_load(const void *from) { return _mm256_loadu_ps(from); }
 static inline vec vec_load_part(const void *from, int n) { return _mm256_maskload_ps(from, vec_mask(n)); }
 static inline void vec_store(float *to, vec v) { _mm256_storeu_ps(to, v); }
 static inline void vec_store_part(float *to, vec v, int n) { _mm256_maskstore_ps(to, vec_mask(n), v); }
-/* Four floats, over and over. */
-static inline vec vec_four(const float *from) { return _mm256_broadcast_ps((const __m128 *)(const void *)from); }
 
 static inline __m128i vec_half_part(const void *from, int n) {
     _Alignas(16) uint16_t eight[LANES] = {0};

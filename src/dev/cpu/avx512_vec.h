@@ -18,8 +18,6 @@ static inline vec vec_load(const void *from) { return _mm512_loadu_ps(from); }
 static inline vec vec_load_part(const void *from, int n) { return _mm512_maskz_loadu_ps(vec_mask(n), from); }
 static inline void vec_store(float *to, vec v) { _mm512_storeu_ps(to, v); }
 static inline void vec_store_part(float *to, vec v, int n) { _mm512_mask_storeu_ps(to, vec_mask(n), v); }
-/* Four floats, over and over. */
-static inline vec vec_four(const float *from) { return _mm512_broadcast_f32x4(_mm_loadu_ps(from)); }
 
 static inline vec vec_f16(const void *from) { return _mm512_cvtph_ps(_mm256_loadu_si256(from)); }
 static inline vec vec_f16_part(const void *from, int n) {

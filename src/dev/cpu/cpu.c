@@ -140,6 +140,7 @@ static qp_status prepare(cpu_device *c, const dev_options *options, qp_error *er
     c->scratch_bytes = CPU_SCRATCH_BYTES;
     c->scratch = mem_big(c->scratch_bytes * (size_t)c->head.threads);
     if (!c->scratch) return err_no_memory(err, c->scratch_bytes, "a worker's scratch memory");
+    c->parts_bytes = CPU_PARTS_BYTES;
     c->parts = mem_big(CPU_PARTS_BYTES);
     return c->parts ? QP_OK : err_no_memory(err, CPU_PARTS_BYTES, "room for attention over long contexts");
 }

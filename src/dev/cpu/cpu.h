@@ -63,21 +63,33 @@ typedef struct cpu_row_ops {
 
 /* ---- attention ---- */
 
-/* n_queries queries that read the same KV head, against slots [begin, end) of one page. `best`, `total` and `sum` are
- * the running maximum, the running sum of weights and the running weighted sum of values. */
+/* What attention over some of the positions gives, query by query: exp(best) * total and exp(best) * sum. A query that
+ * saw none of them has minus infinity, 0 and zeros. */
+typedef struct cpu_attend_state {
+    float *best, *total; /* [n_queries] */
+    float *sum;          /* [n_queries][head_dim] */
+} cpu_attend_state;
+
+/* n_queries queries that read the same KV head, against slots [begin, end) of one page. */
 typedef struct cpu_attend_page {
     const float *q; /* [n_queries][head_dim], scaled already */
     int n_queries, head_dim;
-    const void *k, *v;      /* [DEV_PAGE_TOKENS][head_dim] of this head in this page */
+    const void *k, *v;      /* of this head in this page, as kv_view tells */
+    const void *next_k;     /* what will be read soon, or NULL */
     const int *begin, *end; /* [n_queries]: a causal or windowed query sees only part */
-    float *best, *total;    /* [n_queries] */
-    float *sum;             /* [n_queries][head_dim] */
-    void *scratch;
+    cpu_attend_state to;
+    void *scratch; /* CPU_ATTEND_FLOATS floats, 64-byte aligned */
 } cpu_attend_page;
 
+enum { CPU_ATTEND_QUERIES = 64, CPU_ATTEND_DIM = 1024, CPU_ATTEND_FLOATS = 150000 };
+
+/* The bits that a query gets depend on what it sees alone. The page kernels of ref take any head_dim, the others up to
+ * CPU_ATTEND_DIM; all of them up to CPU_ATTEND_QUERIES. */
 typedef struct cpu_attend_ops {
     void (*page_f16)(const cpu_attend_page *a);
     void (*page_f32)(const cpu_attend_page *a);
+    /* `more`, of positions that follow, into `s`. */
+    void (*merge)(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int head_dim);
 } cpu_attend_ops;
 
 /* ---- the tables: one file each ---- */
@@ -125,8 +137,9 @@ typedef struct cpu_device {
     size_t scratch_bytes;
     uint8_t *packed; /* activations as the matrix kernels want them */
     size_t packed_bytes;
-    float *parts; /* CPU_PARTS_BYTES: what stretches of long contexts give, until they are merged */
-    int max_rows; /* what reserve was asked for */
+    float *parts;       /* what pages of long contexts give, until they are merged */
+    size_t parts_bytes; /* as many as attention may use of CPU_PARTS_BYTES */
+    int max_rows;       /* what reserve was asked for */
     int64_t max_in;
 } cpu_device;
 

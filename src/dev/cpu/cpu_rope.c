@@ -8,6 +8,7 @@
 enum {
     PIECE = 8192,      /* values of a task */
     ALONE = 4 * PIECE, /* so many are not worth a second thread */
+    SPREAD = 64,       /* elements of a key converted at once */
 };
 
 typedef struct job {
@@ -26,8 +27,8 @@ static void turn(const job *j, float *heads, int n_heads, const float *norm, int
     }
 }
 
-/* One row's heads into slot `slot` of the page at `page`. */
-static void store(const job *j, uint8_t *page, int slot, const float *heads) {
+/* One row's values into slot `slot` of the page at `page`. */
+static void store_values(const job *j, uint8_t *page, int slot, const float *heads) {
     const kv_view *kv = &j->a->kv;
     const size_t dim = (size_t)kv->head_dim;
     for (int h = 0; h < kv->n_kv_heads; h++, heads += dim) {
@@ -39,6 +40,32 @@ static void store(const job *j, uint8_t *page, int slot, const float *heads) {
     }
 }
 
+/* A key's elements lie DEV_KEY_GROUP apart. */
+static void spread_f16(const job *j, uint16_t *to, const float *from, int n) {
+    uint16_t halves[SPREAD];
+    for (int d = 0; d < n; d += SPREAD) {
+        const int some = n - d < SPREAD ? n - d : SPREAD;
+        j->c->row.store_f16(halves, from + d, some);
+        for (int i = 0; i < some; i++, to += DEV_KEY_GROUP) *to = halves[i];
+    }
+}
+
+static void spread_f32(float *to, const float *from, int n) {
+    for (int d = 0; d < n; d++, to += DEV_KEY_GROUP) *to = from[d];
+}
+
+static void store_keys(const job *j, uint8_t *page, int slot, const float *heads) {
+    const kv_view *kv = &j->a->kv;
+    const size_t dim = (size_t)kv->head_dim;
+    for (int h = 0; h < kv->n_kv_heads; h++, heads += dim) {
+        const size_t at = (size_t)h * DEV_PAGE_TOKENS * dim + dev_key_at(slot, 0, kv->head_dim);
+        if (kv->type == KV_F16)
+            spread_f16(j, (uint16_t *)page + at, heads, kv->head_dim);
+        else
+            spread_f32((float *)page + at, heads, kv->head_dim);
+    }
+}
+
 static void do_row(const job *j, const row_span *span, int i) {
     const rope_store_args *a = j->a;
     const int64_t row = span->row + i, position = span->past + i;
@@ -47,8 +74,8 @@ static void do_row(const job *j, const row_span *span, int i) {
     const int64_t width = (int64_t)a->kv.n_kv_heads * a->kv.head_dim;
     turn(j, a->q, a->n_heads, a->q_norm, row);
     turn(j, a->k, a->kv.n_kv_heads, a->k_norm, row);
-    store(j, a->kv.k + page, slot, a->k + row * width);
-    store(j, a->kv.v + page, slot, a->v + row * width);
+    store_keys(j, a->kv.k + page, slot, a->k + row * width);
+    store_values(j, a->kv.v + page, slot, a->v + row * width);
 }
 
 static void do_rows(void *context, int64_t task, int worker) {
@@ -66,6 +93,9 @@ void cpu_rope_store(device *d, const rope_store_args *a) {
     for (int s = 0; s < a->n_spans; s++) j.n_rows += a->spans[s].n_rows;
     const int64_t each = (int64_t)(a->n_heads + 2 * a->kv.n_kv_heads) * a->kv.head_dim;
     j.step = each < PIECE ? PIECE / each : 1;
+    /* The keys of a group share cache lines: with many rows, one thread should write all of them. */
+    const int64_t share = j.n_rows / pool_threads(j.c->pool);
+    if (share >= 2 * DEV_KEY_GROUP) j.step = (j.step + DEV_KEY_GROUP - 1) / DEV_KEY_GROUP * DEV_KEY_GROUP;
     if (j.n_rows * each <= ALONE) j.step = j.n_rows > 0 ? j.n_rows : 1;
     pool_run(j.c->pool, do_rows, &j, (j.n_rows + j.step - 1) / j.step);
 }

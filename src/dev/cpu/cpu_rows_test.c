@@ -257,13 +257,16 @@ static void turn_plainly(double *out, const float *head, const float *norm, cons
     }
 }
 
-static double stored(const rope_case *c, const uint8_t *pages, const row_span *span, int row, int head, int i) {
+/* Keys: [slot / 16][element][slot % 16]; values: [slot][element]. */
+static double stored(const rope_case *c, const uint8_t *pages, bool is_key, const row_span *span, int row, int head,
+                     int i) {
     const int64_t p = span->past + row - span->row;
-    const size_t in_page =
-        ((size_t)head * DEV_PAGE_TOKENS + (size_t)(p % DEV_PAGE_TOKENS)) * (size_t)c->dim + (size_t)i;
-    const size_t page = (size_t)span->pages[p / DEV_PAGE_TOKENS] * (size_t)(c->n_kv * DEV_PAGE_TOKENS * c->dim);
-    return c->type == KV_F16 ? quant_f16_to_f32(((const uint16_t *)(const void *)pages)[page + in_page])
-                             : ((const float *)(const void *)pages)[page + in_page];
+    const size_t slot = (size_t)(p % DEV_PAGE_TOKENS), dim = (size_t)c->dim;
+    const size_t in_head = is_key ? slot / 16 * 16 * dim + (size_t)i * 16 + slot % 16 : slot * dim + (size_t)i;
+    const size_t at = (size_t)span->pages[p / DEV_PAGE_TOKENS] * (size_t)(c->n_kv * DEV_PAGE_TOKENS) * dim +
+                      (size_t)head * DEV_PAGE_TOKENS * dim + in_head;
+    return c->type == KV_F16 ? quant_f16_to_f32(((const uint16_t *)(const void *)pages)[at])
+                             : ((const float *)(const void *)pages)[at];
 }
 
 static void check_ropes(const char *level, const rope_case *c, const rope_world *before, const rope_world *w) {
@@ -282,9 +285,9 @@ static void check_ropes(const char *level, const rope_case *c, const rope_world 
                 turn_plainly(expected, before->k + at, w->k_norm, c, w, row);
                 for (int i = 0; i < c->dim; i++) {
                     const double v = before->v[at + (size_t)i];
-                    check("k", level, c->dim, (size_t)i, stored(c, w->k_pages, &rope_spans[s], row, h, i), expected[i],
-                          2e-6 + rounding * fabs(expected[i]));
-                    check("v", level, c->dim, (size_t)i, stored(c, w->v_pages, &rope_spans[s], row, h, i),
+                    check("k", level, c->dim, (size_t)i, stored(c, w->k_pages, true, &rope_spans[s], row, h, i),
+                          expected[i], 2e-6 + rounding * fabs(expected[i]));
+                    check("v", level, c->dim, (size_t)i, stored(c, w->v_pages, false, &rope_spans[s], row, h, i),
                           c->type == KV_F16 ? quant_f16_to_f32(quant_f32_to_f16((float)v)) : v, 0);
                 }
             }
@@ -314,6 +317,7 @@ static void rope_one(device *one, device *three, const rope_case *c) {
     assert_memory_equal(single.k_pages, all.k_pages, ROPE_PAGES * all.page_bytes);
     assert_memory_equal(single.v_pages, all.v_pages, ROPE_PAGES * all.page_bytes);
     const size_t written = all.kv_floats * (c->type == KV_F16 ? 2 : 4); /* nothing else is */
+    assert_true(count_zeros(all.k_pages, ROPE_PAGES * all.page_bytes) >= ROPE_PAGES * all.page_bytes - written);
     assert_true(count_zeros(all.v_pages, ROPE_PAGES * all.page_bytes) >= ROPE_PAGES * all.page_bytes - written);
     free_ropes(&before);
     free_ropes(&all);

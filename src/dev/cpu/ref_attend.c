@@ -1,21 +1,20 @@
 /* ref_attend.c — attention over one page in plain C and double precision: the truth for every other level.
  *
- * Query by query; only what is carried from page to page is float32. */
+ * Query by query; only what goes from page to page is float32. */
 #include "cpu.h"
 #include <math.h>
 
-static double value_at(const void *values, size_t i, bool is_f16) {
-    return is_f16 ? quant_f16_to_f32(((const uint16_t *)values)[i]) : ((const float *)values)[i];
+static double element_at(const void *elements, size_t i, bool is_f16) {
+    return is_f16 ? quant_f16_to_f32(((const uint16_t *)elements)[i]) : ((const float *)elements)[i];
 }
 
-/* Scores of query `i` for the slots it sees, and the greatest of them and of all before. */
+/* Scores of query `i` for the slots it sees; returns the greatest. */
 static double score(double *scores, const cpu_attend_page *a, int i, bool is_f16) {
-    const size_t dim = (size_t)a->head_dim;
-    double best = a->best[i];
+    const float *q = a->q + (size_t)i * (size_t)a->head_dim;
+    double best = -INFINITY;
     for (int slot = a->begin[i]; slot < a->end[i]; slot++) {
         double sum = 0;
-        for (size_t d = 0; d < dim; d++)
-            sum += a->q[(size_t)i * dim + d] * value_at(a->k, (size_t)slot * dim + d, is_f16);
+        for (int d = 0; d < a->head_dim; d++) sum += q[d] * element_at(a->k, dev_key_at(slot, d, a->head_dim), is_f16);
         scores[slot] = sum;
         if (!(sum <= best)) best = sum; /* lets NaN through */
     }
@@ -24,20 +23,17 @@ static double score(double *scores, const cpu_attend_page *a, int i, bool is_f16
 
 static void attend_query(const cpu_attend_page *a, int i, bool is_f16) {
     const size_t dim = (size_t)a->head_dim;
-    double weights[DEV_PAGE_TOKENS];
-    if (a->begin[i] >= a->end[i]) return;
-    const double best = (float)score(weights, a, i, is_f16), fade = exp(a->best[i] - best);
-    double total = a->total[i] * fade;
+    double weights[DEV_PAGE_TOKENS], total = 0;
+    const double best = (float)score(weights, a, i, is_f16);
     for (int slot = a->begin[i]; slot < a->end[i]; slot++) total += weights[slot] = exp(weights[slot] - best);
     for (size_t d = 0; d < dim; d++) {
-        float *sum = a->sum + (size_t)i * dim + d;
-        double mixed = *sum * fade;
+        double mixed = 0;
         for (int slot = a->begin[i]; slot < a->end[i]; slot++)
-            mixed += weights[slot] * value_at(a->v, (size_t)slot * dim + d, is_f16);
-        *sum = (float)mixed;
+            mixed += weights[slot] * element_at(a->v, (size_t)slot * dim + d, is_f16);
+        a->to.sum[(size_t)i * dim + d] = (float)mixed;
     }
-    a->best[i] = (float)best;
-    a->total[i] = (float)total;
+    a->to.best[i] = (float)best;
+    a->to.total[i] = (float)total;
 }
 
 static void page_f16(const cpu_attend_page *a) {
@@ -48,4 +44,19 @@ static void page_f32(const cpu_attend_page *a) {
     for (int i = 0; i < a->n_queries; i++) attend_query(a, i, false);
 }
 
-const cpu_attend_ops cpu_attend_ref = {.page_f16 = page_f16, .page_f32 = page_f32};
+static void merge_query(const cpu_attend_state *s, const cpu_attend_state *more, int i, int dim) {
+    float *sum = s->sum + (size_t)i * (size_t)dim;
+    const float *add = more->sum + (size_t)i * (size_t)dim;
+    if (more->total[i] == 0) return;
+    const float best = fmaxf(s->best[i], more->best[i]);
+    const double old = exp((double)s->best[i] - best), new = exp((double)more->best[i] - best);
+    s->best[i] = best;
+    s->total[i] = (float)(s->total[i] * old + more->total[i] * new);
+    for (int d = 0; d < dim; d++) sum[d] = (float)(sum[d] * old + add[d] * new);
+}
+
+static void merge(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int head_dim) {
+    for (int i = 0; i < n_queries; i++) merge_query(s, more, i, head_dim);
+}
+
+const cpu_attend_ops cpu_attend_ref = {.page_f16 = page_f16, .page_f32 = page_f32, .merge = merge};
