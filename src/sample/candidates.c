@@ -1,30 +1,60 @@
-/* candidates.c — filling and thinning the list of candidates; the order of ids is never disturbed. */
+/* candidates.c — thinning the list of candidates; the order of ids is never disturbed. */
 #include "candidates.h"
 #include "num.h"
 #include <float.h>
 
-/* Each of the k greatest peaks has one logit at least: the least of these peaks is a floor. */
-float candidates_floor(const candidate_list *c, const logit_row *r, int k) {
-    if (k >= r->n_groups || r->highest == INFINITY) return -FLT_MAX;
-    for (int g = 0; g < r->n_groups; g++) c->keys[g] = num_bits(r->highest - r->peaks[g]);
-    const rank_cut cut = rank_by_mass(c->keys, NULL, r->n_groups, k, c->scratch);
+/* ---- floors out of the peaks: each is a logit that is there ---- */
+
+static float lowest_kept(const candidate_list *c, const logit_row *r, rank_cut cut) {
     float floor = r->highest;
     for (int g = 0; g < r->n_groups; g++)
         if (c->keys[g] <= cut.key && r->peaks[g] < floor) floor = r->peaks[g];
     return floor > -FLT_MAX ? floor : -FLT_MAX;
 }
 
-void candidates_add_up(candidate_list *c) {
-    double sum = 0;
-    for (int i = 0; i < c->n; i++) sum += c->p[i];
-    c->sum = sum;
+float candidates_floor_of_rank(candidate_list *c, const logit_row *r, int k) {
+    if (k >= r->n_groups || r->highest == INFINITY) return -FLT_MAX;
+    for (int g = 0; g < r->n_groups; g++) c->keys[g] = num_bits(r->highest - r->peaks[g]);
+    return lowest_kept(c, r, rank_by_mass(c->keys, NULL, r->n_groups, k, c->scratch));
 }
 
-float candidates_greatest(const candidate_list *c) {
-    float greatest = c->p[0];
-    for (int i = 1; i < c->n; i++) greatest = c->p[i] > greatest ? c->p[i] : greatest;
-    return greatest;
+float candidates_floor_of_mass(candidate_list *c, const logit_row *r, const softmax_curve *curve, double wanted) {
+    double sum = 0;
+    for (int g = 0; g < r->n_groups; g++) {
+        c->p[g] = num_exp2_below(curve_at(curve, r->peaks[g]));
+        c->keys[g] = num_bits(r->highest - r->peaks[g]);
+        sum += c->p[g];
+    }
+    if (sum < wanted) return -FLT_MAX;
+    return lowest_kept(c, r, rank_by_mass(c->keys, c->p, r->n_groups, wanted, c->scratch));
 }
+
+/* ---- sums and extremes, in independent lanes ---- */
+
+enum { LANES = 8 };
+
+void candidates_add_up(candidate_list *c) {
+    double sums[LANES] = {0};
+    int i = 0;
+    for (; i + LANES <= c->n; i += LANES)
+        for (int k = 0; k < LANES; k++) sums[k] += c->p[i + k];
+    for (int k = 0; i < c->n; i++, k++) sums[k] += c->p[i];
+    c->sum = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+
+/* No p is negative, so their bits are in the order of their values. */
+float candidates_greatest(const candidate_list *c) {
+    uint32_t greatest = 0;
+    for (int i = 0; i < c->n; i++) {
+        const uint32_t bits = num_bits(c->p[i]);
+        greatest = bits > greatest ? bits : greatest;
+    }
+    float p;
+    memcpy(&p, &greatest, sizeof p);
+    return p;
+}
+
+/* ---- dropping ---- */
 
 static inline void keep(candidate_list *c, int to, int from) {
     c->ids[to] = c->ids[from];
@@ -38,7 +68,7 @@ void candidates_keep_least(candidate_list *c, double least) {
         return;
     }
     int n = 0;
-    for (int i = 0; i < c->n; i++) {
+    for (int i = 0; i < c->n; i++) { /* no branch: who stays is anybody's guess */
         const bool stays = c->p[i] >= least;
         keep(c, n, i);
         n += stays;
@@ -48,10 +78,12 @@ void candidates_keep_least(candidate_list *c, double least) {
 }
 
 void candidates_keep_cut(candidate_list *c, rank_cut cut) {
-    int n = 0, n_equal = cut.n_equal;
+    int n = 0, n_equal = 0;
     for (int i = 0; i < c->n; i++) {
-        if (c->keys[i] > cut.key || (c->keys[i] == cut.key && n_equal-- <= 0)) continue;
-        keep(c, n++, i);
+        n_equal += c->keys[i] == cut.key;
+        const bool stays = (c->keys[i] < cut.key) | ((c->keys[i] == cut.key) & (n_equal <= cut.n_equal));
+        keep(c, n, i);
+        n += stays;
     }
     c->n = n;
     candidates_add_up(c);

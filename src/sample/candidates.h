@@ -17,8 +17,10 @@ typedef struct candidate_list {
     int32_t *scratch;
 } candidate_list;
 
-/* A floor above which at least the k greatest logits lie; uses c's scratch. */
-float candidates_floor(const candidate_list *c, const logit_row *r, int k);
+/* A logit such that those at least as great are at least k, or have at least the mass `wanted` under the curve: found
+ * among the peaks of the groups, or -FLT_MAX where these are too few. The list is scratch. */
+float candidates_floor_of_rank(candidate_list *c, const logit_row *r, int k);
+float candidates_floor_of_mass(candidate_list *c, const logit_row *r, const softmax_curve *curve, double wanted);
 void candidates_add_up(candidate_list *c);
 float candidates_greatest(const candidate_list *c); /* of all p */
 

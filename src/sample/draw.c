@@ -41,16 +41,18 @@ static const sampler_row *first_stage(const qp_sampling *s) {
 
 /* ---- with a list ---- */
 
-static float floor_of(const sampler_room *room, const sampler_row *first, const stage_view *v, const draw_result *d) {
-    const float lowest = logit_at(&d->curve, NUM_LEAST_EXPONENT);
-    float floor = lowest;
-    if (first == &sampler_top_k)
-        floor = candidates_floor(&room->list, &room->row, v->settings->top_k);
-    else if (first && first->floor) {
+/* What lies lower, the first stage drops for certain. Only that stage: those behind it count what it left. */
+static float floor_of(sampler_room *room, const sampler_row *first, const stage_view *v, const draw_result *d) {
+    float floor = logit_at(&d->curve, NUM_LEAST_EXPONENT), other = -FLT_MAX;
+    if (first && first->floor) {
         const float exponent = first->floor(v, first->wants_mass ? num_log2(d->mass) : 0);
         if (exponent > NUM_LEAST_EXPONENT) floor = logit_at(&d->curve, exponent < 0 ? exponent : 0);
     }
-    return floor > lowest ? floor : lowest;
+    if (first == &sampler_top_k)
+        other = candidates_floor_of_rank(&room->list, &room->row, v->settings->top_k);
+    else if (first == &sampler_top_p)
+        other = candidates_floor_of_mass(&room->list, &room->row, &d->curve, v->settings->top_p * d->mass);
+    return floor > other ? floor : other;
 }
 
 static void fill_list(sampler_room *room, const stage_view *v, draw_result *d) {

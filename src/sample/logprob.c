@@ -30,7 +30,7 @@ int logprob_top(sampler_room *room, const float *logits, int n_tokens, double lo
     room->sweep->peaks(&raw);
     if (!(raw.highest > -INFINITY)) return 0;
     candidate_list *c = &room->list;
-    c->n = room->sweep->gather(c->ids, c->x, &raw, candidates_floor(c, &raw, n_top));
+    c->n = room->sweep->gather(c->ids, c->x, &raw, candidates_floor_of_rank(c, &raw, n_top));
     const int n = keep_greatest(c, n_top);
     for (int i = 0; i < n; i++)
         top[i] = (qp_candidate){.id = c->ids[i], .logprob = logprob_of(log_mass, logits[c->ids[i]])};

@@ -1,7 +1,7 @@
 /* sweep.h — the loops that see every logit: peaks, mass under the softmax, powers, and who lies above a floor.
  *
- * Two sets of the same code, for any machine and for wider vectors, chosen when a room is made. They give the same
- * bits: each sum has a fixed shape, whatever the width of a register. */
+ * The same code for any machine and for those with wider registers; a room chooses when it is made. They give the same
+ * bits: each sum has a fixed shape, however much a register holds. */
 #ifndef SAMPLE_SWEEP_H
 #define SAMPLE_SWEEP_H
 

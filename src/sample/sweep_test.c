@@ -149,15 +149,23 @@ static void a_floor_lets_enough_through(void **state) {
     static float seen[MOST];
     static uint32_t keys[MOST];
     static int32_t scratch[MOST];
-    const candidate_list c = {.keys = keys, .scratch = scratch};
+    candidate_list c = {.keys = keys, .scratch = scratch, .p = f.p};
     for (size_t s = 0; s < HARNESS_COUNT(sizes); s++) {
         logit_row r = make(&f, sizes[s], 3, seen);
         sweep_best()->peaks(&r);
         for (int k = 1; k <= 300; k += 13) {
-            const float floor = candidates_floor(&c, &r, k);
+            const float floor = candidates_floor_of_rank(&c, &r, k);
             const int n = sweep_best()->gather(f.ids, f.values, &r, floor);
             const int all = sweep_best()->gather(f.ids, f.values, &r, -FLT_MAX);
             assert_true(n >= (k < all ? k : all));
+        }
+        for (double share = 0.05; share < 1; share += 0.1) {
+            const softmax_curve curve = {r.highest, 2, 0};
+            const double mass = sweep_best()->masses(f.masses, &r, &curve);
+            c.n = sweep_best()->gather(f.ids, f.values, &r, candidates_floor_of_mass(&c, &r, &curve, share * mass));
+            sweep_best()->powers(f.p, f.values, c.n, &curve);
+            candidates_add_up(&c);
+            assert_true(c.sum >= share * mass * (1 - 1e-6));
         }
     }
 }

@@ -11,9 +11,9 @@ static float floor_of(const stage_view *v, double log_mass) { return (float)(log
 
 /* The exponent of a token whose surprise is the entropy: the mean of x. */
 static double mean_exponent(const candidate_list *c) {
-    double sum = 0;
-    for (int i = 0; i < c->n; i++) sum += (double)c->p[i] * c->x[i];
-    return sum / c->sum;
+    double sums[2] = {0};
+    for (int i = 0; i < c->n; i++) sums[i % 2] += (double)c->p[i] * c->x[i];
+    return (sums[0] + sums[1]) / c->sum;
 }
 
 static void apply(candidate_list *c, const stage_view *v) {
