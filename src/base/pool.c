@@ -14,11 +14,11 @@
 #include "cpuid.h"
 #include "machine.h"
 #include "mem.h"
+#include "signals.h"
 #include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -208,13 +208,12 @@ static qp_status start_workers(pool *p, bool pin, qp_error *err) {
     int cores[MOST_THREADS];
     const int found = pin ? cpu_core_list(cores, MOST_THREADS) : 0;
     const int n_cores = found < MOST_THREADS ? found : MOST_THREADS;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* workers inherit it: signals stay with the program's own threads */
+    sigset_t before;
+    signals_block(&before); /* workers inherit it */
     qp_status status = QP_OK;
     for (int i = 1; i < p->n_threads && status == QP_OK; i++)
         status = start_worker(p, i, n_cores ? cores[i % n_cores] : -1, err);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    signals_restore(&before);
     return status;
 }
 

@@ -2,6 +2,7 @@
  *
  * 0 done, 1 the work failed, 2 wrong usage, 130 interrupted. An answer that could not be written (a full disk) is a
  * failure too; a closed pipe ends the program silently, as the shell expects. */
+#include "busfault.h"
 #include "command.h"
 #include "help.h"
 #include <errno.h>
@@ -65,6 +66,7 @@ static const char *command_name(const char *typed) {
 
 int main(int argc, char **argv) {
     term t;
+    busfault_watch();
     term_init(&t, "auto", false, false);
     if (argc < 2) {
         help_commands(stderr, t.colour_err);

@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -308,6 +309,18 @@ class Generate(Base):
             self.assertTrue((first + out).endswith(b"\n"))
             self.assertIn(b"tok/s", said)
             self.assertNotIn(b"quipu:", said)
+
+    def test_model_file_becomes_shorter(self):
+        """In the middle of a generation, whichever thread reads the weights at that time."""
+        for threads in ("1", "2"):
+            model = os.path.join(self.folder.name, "model-" + threads)
+            shutil.copytree(DEMO, model)
+            job = subprocess.Popen([PROGRAM, "generate", "-m", model, "-p", "Once", "--ignore-eos", "-q", "--threads",
+                                    threads], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+            os.read(job.stdout.fileno(), 1)  # it is running
+            os.truncate(os.path.join(model, "model.safetensors"), 4096)
+            said = job.communicate(timeout=SECONDS)[1].decode()
+            self.assertEqual((job.returncode, said), (FAILED, "quipu: a mapped file became shorter while in use\n"))
 
     def test_interrupted_document(self):
         job = subprocess.Popen([PROGRAM, "generate", "-m", DEMO, "-p", "Once", "--ignore-eos", "--json"],
