@@ -1,6 +1,5 @@
 /* candidates.c — thinning the list of candidates; the order of ids is never disturbed. */
 #include "candidates.h"
-#include "num.h"
 #include <float.h>
 
 /* ---- floors out of the peaks: each is a logit that is there ---- */
@@ -31,16 +30,18 @@ float candidates_floor_of_mass(candidate_list *c, const logit_row *r, const soft
 
 /* ---- sums and extremes, in independent lanes ---- */
 
-enum { LANES = 8 };
-
-void candidates_add_up(candidate_list *c) {
+double candidates_part(const candidate_list *c, int from, int n) {
+    enum { LANES = 8 };
+    const float *p = c->p + from;
     double sums[LANES] = {0};
     int i = 0;
-    for (; i + LANES <= c->n; i += LANES)
-        for (int k = 0; k < LANES; k++) sums[k] += c->p[i + k];
-    for (int k = 0; i < c->n; i++, k++) sums[k] += c->p[i];
-    c->sum = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) sums[k] += p[i + k];
+    for (int k = 0; i < n; i++, k++) sums[k] += p[i];
+    return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
+
+void candidates_add_up(candidate_list *c) { c->sum = candidates_part(c, 0, c->n); }
 
 /* No p is negative, so their bits are in the order of their values. */
 float candidates_greatest(const candidate_list *c) {
@@ -103,5 +104,5 @@ void candidates_key_x(candidate_list *c) {
 }
 
 void candidates_key_p(candidate_list *c) {
-    for (int i = 0; i < c->n; i++) c->keys[i] = 0x7F800000u - num_bits(c->p[i]); /* p >= 0 and finite */
+    for (int i = 0; i < c->n; i++) c->keys[i] = candidates_key_of(c->p[i]);
 }

@@ -2,6 +2,7 @@
 #ifndef SAMPLE_CANDIDATES_H
 #define SAMPLE_CANDIDATES_H
 
+#include "num.h"
 #include "rank.h"
 #include "row.h"
 #include "sweep.h"
@@ -22,7 +23,8 @@ typedef struct candidate_list {
 float candidates_floor_of_rank(candidate_list *c, const logit_row *r, int k);
 float candidates_floor_of_mass(candidate_list *c, const logit_row *r, const softmax_curve *curve, double wanted);
 void candidates_add_up(candidate_list *c);
-float candidates_greatest(const candidate_list *c); /* of all p */
+double candidates_part(const candidate_list *c, int from, int n); /* the sum of n of them */
+float candidates_greatest(const candidate_list *c);               /* of all p */
 
 /* Each leaves at least one and sets the sum. */
 void candidates_keep_least(candidate_list *c, double least); /* those with p >= least, else the best */
@@ -32,5 +34,6 @@ void candidates_keep_best(candidate_list *c);                /* the most probabl
 /* Keys for rank.h: descending x, descending p. */
 void candidates_key_x(candidate_list *c);
 void candidates_key_p(candidate_list *c);
+static inline uint32_t candidates_key_of(float p) { return 0x7F800000u - num_bits(p); } /* p >= 0 and finite */
 
 #endif

@@ -76,15 +76,23 @@ static int draw_by_rank(candidate_list *c, double uniform, float skew) {
     return i;
 }
 
-/* Rounding cannot lead past the last one with any probability. */
+/* First by stretches, then one by one. Rounding cannot lead past the last one with any probability. */
 static int draw_by_id(const candidate_list *c, double uniform) {
+    enum { STRETCH = 64 };
     const double target = uniform * c->sum;
-    double sum = 0;
-    int last = 0;
-    for (int i = 0; i < c->n && sum <= target; i++) {
+    double before = 0, sum = 0;
+    int first = 0, last = 0;
+    for (int i = 0; i < c->n && sum <= target; i += STRETCH) {
+        const double part = candidates_part(c, i, c->n - i < STRETCH ? c->n - i : STRETCH);
+        if (!(part > 0)) continue;
+        first = i;
+        before = sum;
+        sum += part;
+    }
+    for (int i = first; i < c->n && i < first + STRETCH && before <= target; i++) {
         if (!(c->p[i] > 0)) continue;
         last = i;
-        sum += c->p[i];
+        before += c->p[i];
     }
     return last;
 }

@@ -30,17 +30,14 @@ static void find_range(const members *m, uint32_t *lowest, uint32_t *highest) {
 /* The part in which the sum reaches `wanted`, or the last that has any; what lies before it is taken off `wanted`. */
 static uint32_t find_part(const members *m, uint32_t lowest, int shift, double *wanted) {
     double masses[PARTS] = {0};
-    bool has_any[PARTS] = {0};
     for (int i = 0; i < m->n; i++) {
         const int index = member(m, i);
-        const uint32_t part = (m->keys[index] - lowest) >> shift;
-        masses[part] += mass_of(m, index);
-        has_any[part] = true;
+        masses[(m->keys[index] - lowest) >> shift] += mass_of(m, index);
     }
     double before = 0, before_last = 0;
     uint32_t last = 0;
     for (uint32_t part = 0; part < PARTS; part++) {
-        if (!has_any[part]) continue;
+        if (!(masses[part] > 0)) continue;
         last = part;
         before_last = before;
         before += masses[part];
@@ -52,9 +49,11 @@ static uint32_t find_part(const members *m, uint32_t lowest, int shift, double *
 
 static void keep_part(members *m, uint32_t lowest, int shift, uint32_t part, int32_t *scratch) {
     int n = 0;
-    for (int i = 0; i < m->n; i++) {
+    for (int i = 0; i < m->n; i++) { /* no branch: who stays is anybody's guess */
         const int index = member(m, i);
-        if ((m->keys[index] - lowest) >> shift == part) scratch[n++] = index;
+        const bool stays = (m->keys[index] - lowest) >> shift == part;
+        scratch[n] = index;
+        n += stays;
     }
     m->at = scratch;
     m->n = n;

@@ -11,8 +11,8 @@ typedef struct rank_cut {
     int n_equal;
 } rank_cut;
 
-/* The shortest beginning, at least one, whose masses sum to at least `wanted`; `masses` NULL: each counts 1. `scratch`
- * has n places. */
+/* The shortest beginning, at least one, whose masses (none is negative, not all are 0) sum to at least `wanted`;
+ * `masses` NULL: each counts 1. `scratch` has n places. */
 rank_cut rank_by_mass(const uint32_t *keys, const float *masses, int n, double wanted, int32_t *scratch);
 /* Sorts ascending; `scratch` has n places. */
 void rank_sort(uint32_t *keys, int n, uint32_t *scratch);

@@ -33,10 +33,12 @@ static float top_p_floor(const stage_view *v, double log_mass) {
 }
 
 static void top_p(candidate_list *c, const stage_view *v) {
-    const double wanted = v->settings->top_p * c->sum, least = dust * c->sum;
-    if (candidates_greatest(c) >= least) candidates_keep_least(c, least);
+    const double least = dust * c->sum;
     candidates_key_p(c);
-    candidates_keep_cut(c, rank_by_mass(c->keys, c->p, c->n, wanted, c->scratch));
+    rank_cut cut = rank_by_mass(c->keys, c->p, c->n, v->settings->top_p * c->sum, c->scratch);
+    const uint32_t last = candidates_key_of((float)least);
+    if (cut.key > last && candidates_greatest(c) >= least) cut = (rank_cut){last, INT_MAX};
+    candidates_keep_cut(c, cut);
 }
 
 const sampler_row sampler_top_p = {"top_p", top_p_is_on, top_p, top_p_floor, true};
