@@ -389,7 +389,7 @@ static void random_text(strbuf *b, uint64_t *seed) {
                                         "\x7f",
                                         "\x01"};
     strbuf_clear(b);
-    for (uint64_t n = next_random(seed) % 24; n; n--) {
+    for (uint64_t n = next_random(seed) % (next_random(seed) % 256 ? 24 : 1500); n; n--) {
         const uint64_t r = next_random(seed);
         uint32_t c = (uint32_t)(r >> 8) % (r & 1 ? 0x800 : 0x110000);
         if (c >= 0xD800 && c < 0xE000) c = 'x';
@@ -397,8 +397,8 @@ static void random_text(strbuf *b, uint64_t *seed) {
             strbuf_text(b, parts[(r >> 8) % (sizeof parts / sizeof *parts)]);
         else if (c)
             strbuf_utf8(b, c);
-        if (r >> 56 % 64 == 7)
-            for (int k = 0; k < 40; k++) strbuf_char(b, 'z');
+        if (r >> 56 == 7) /* a run of one character, now and then a very long one */
+            for (uint64_t k = r % 64 ? 40 : 600; k; k--) strbuf_char(b, "z \n-"[r >> 50 & 3]);
     }
 }
 
