@@ -60,9 +60,13 @@ static void fill_list(sampler_room *room, const stage_view *v, draw_result *d) {
     candidate_list *c = &room->list;
     const bool wants_mass = first && first->wants_mass;
     if (wants_mass) d->mass = room->sweep->masses(room->masses, &room->row, &d->curve);
-    c->n = room->sweep->gather(c->ids, c->x, &room->row, floor_of(room, first, v, d));
+    const float floor = floor_of(room, first, v, d);
+    c->n = room->sweep->gather(c->ids, c->x, &room->row, floor);
     room->sweep->powers(c->p, c->x, c->n, &d->curve);
-    candidates_add_up(c);
+    if (floor <= logit_at(&d->curve, NUM_LEAST_EXPONENT))
+        candidates_keep_least(c, FLT_MIN); /* who has no chance at all is not counted */
+    else
+        candidates_add_up(c);
     if (wants_mass) c->sum = d->mass;
 }
 

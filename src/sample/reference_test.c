@@ -8,14 +8,14 @@
 #include "harness.h"
 #include <math.h>
 
-enum { MOST = 400, MOST_HISTORY = 200 };
+enum { SMALL = 400, MOST = 131072, WORDS = MOST / 32, MOST_HISTORY = 200 };
 
 typedef struct problem {
     int n, n_tokens;
-    float logits[MOST], negative[MOST];
+    float *logits, *negative; /* [n] */
     int32_t history[MOST_HISTORY];
     size_t n_history;
-    uint32_t mask[MOST / 32 + 1], breakers[MOST / 32 + 1], keep[MOST / 32 + 1];
+    uint32_t *mask, *breakers, *keep;
     bool has_mask, has_negative, has_breakers, has_keep;
     qp_bias bias[4];
     size_t n_bias;
@@ -44,7 +44,8 @@ static void ref_guidance(const problem *t, double *l) {
 
 static void ref_penalties(const problem *t, double *l) {
     const qp_sampling *s = &t->settings;
-    bool seen[MOST] = {false};
+    static bool seen[MOST];
+    memset(seen, 0, sizeof *seen * (size_t)t->n);
     const double r0 = s->repetition_penalty ? s->repetition_penalty : 1;
     double r = r0, f = s->frequency_penalty, p = s->presence_penalty;
     size_t full = s->penalty_range ? (size_t)s->penalty_range : t->n_history;
@@ -74,7 +75,9 @@ static void ref_dry(const problem *t, double *l) {
     const double base = s->dry_base ? s->dry_base : 1.75;
     const int n = s->dry_range && (size_t)s->dry_range < t->n_history ? s->dry_range : (int)t->n_history;
     const int32_t *h = t->history + t->n_history - n;
-    int longest[MOST] = {0}, count[MOST] = {0};
+    static int longest[MOST], count[MOST];
+    memset(longest, 0, sizeof *longest * (size_t)t->n);
+    memset(count, 0, sizeof *count * (size_t)t->n);
     for (int i = 0; i + 1 < n; i++) {
         int length = 0;
         while (length < most && length <= i && h[i - length] == h[n - 1 - length] && !is_breaker(t, h[i - length]))
@@ -138,7 +141,8 @@ static void ref_top_p(list *c, const problem *t) {
 static void ref_tfs(list *c, const problem *t) {
     drop_below(c, 1e-8);
     if (c->n < 3) return;
-    double d[MOST], sum = 0, so_far = 0;
+    static double d[MOST];
+    double sum = 0, so_far = 0;
     for (int i = 0; i + 2 < c->n; i++) sum += d[i] = fabs(-c->at[i].p + 2 * c->at[i + 1].p - c->at[i + 2].p);
     if (sum == 0) return;
     int n = 0;
@@ -180,7 +184,8 @@ static void ref_temperature_last(list *c, const problem *t) {
 static void ref_xtc(list *c, const problem *t) {
     const double least = t->settings.xtc_threshold ? t->settings.xtc_threshold : 0.1;
     const double chance = t->settings.xtc_probability;
-    int tops[MOST], n = 0;
+    static int tops[MOST];
+    int n = 0;
     double mass = 0;
     for (int i = 0; i < c->n; i++)
         if (c->at[i].p >= least && !(t->has_keep && bit(t->keep, c->at[i].id))) tops[n++] = i;
@@ -214,7 +219,7 @@ static void ref_softmax(list *c, const double *l, const problem *t) {
     for (int i = 0; i < t->n_tokens; i++) {
         const double d = l[i] - highest;
         const double x = s->smoothing_factor > 0 ? -d * d * s->smoothing_factor / temperature : d / temperature;
-        if (x > -86.6) c->at[c->n++] = (entry){i, exp(x), 0}; /* what single precision can tell from nothing */
+        if (x > -125 * log(2)) c->at[c->n++] = (entry){i, exp(x), 0}; /* what single precision can tell from nothing */
     }
     qsort(c->at, (size_t)c->n, sizeof *c->at, by_p);
     if (c->n) cut(c, c->n);
@@ -223,8 +228,8 @@ static void ref_softmax(list *c, const double *l, const problem *t) {
 /* Final chances by id; all zero: nothing can be chosen. */
 static void reference(double *p, const problem *t) {
     const qp_sampling *s = &t->settings;
-    double l[MOST];
-    list c;
+    static double l[MOST];
+    static list c;
     memset(p, 0, (size_t)t->n * sizeof *p);
     ref_change(t, l);
     ref_softmax(&c, l, t);
@@ -258,8 +263,9 @@ static void make_logits(float *logits, const problem *t, uint64_t *state) {
     }
 }
 
-static void make_bits(uint32_t *bits, double share, uint64_t *state) {
-    for (int i = 0; i < MOST; i++) bits[i / 32] |= (uint32_t)(uniform(state) < share) << (i % 32);
+static void make_bits(uint32_t *bits, int n, double share, uint64_t *state) {
+    memset(bits, 0, ((size_t)n / 32 + 1) * sizeof *bits);
+    for (int i = 0; i < n; i++) bits[i / 32] |= (uint32_t)(uniform(state) < share) << (i % 32);
 }
 
 static void make_settings(qp_sampling *s, uint64_t *state) {
@@ -292,8 +298,10 @@ static void make_settings(qp_sampling *s, uint64_t *state) {
     if (uniform(state) < chance) s->guidance = (float)(2 * uniform(state));
 }
 
-static void make_problem(problem *t, uint64_t *state) {
-    *t = (problem){.n = 1 + below(state, uniform(state) < 0.3 ? 8 : MOST - 1)};
+static void make_problem(problem *t, int n, uint64_t *state) {
+    static float logits[MOST], negative[MOST];
+    static uint32_t mask[WORDS + 1], breakers[WORDS + 1], keep[WORDS + 1];
+    *t = (problem){.n = n, .logits = logits, .negative = negative, .mask = mask, .breakers = breakers, .keep = keep};
     t->n_tokens = uniform(state) < 0.3 ? 1 + below(state, t->n) : t->n;
     make_settings(&t->settings, state);
     make_logits(t->logits, t, state);
@@ -303,9 +311,9 @@ static void make_problem(problem *t, uint64_t *state) {
     const int variety = 1 + below(state, 12); /* few ids: repetitions */
     for (size_t i = 0; i < t->n_history; i++)
         t->history[i] = uniform(state) < 0.02 ? t->n + 7 : below(state, variety < t->n ? variety : t->n);
-    if ((t->has_mask = uniform(state) < 0.2)) make_bits(t->mask, 0.5, state);
-    if ((t->has_breakers = uniform(state) < 0.5)) make_bits(t->breakers, 0.1, state);
-    if ((t->has_keep = uniform(state) < 0.5)) make_bits(t->keep, 0.1, state);
+    if ((t->has_mask = uniform(state) < 0.2)) make_bits(t->mask, t->n, 0.5, state);
+    if ((t->has_breakers = uniform(state) < 0.5)) make_bits(t->breakers, t->n, 0.1, state);
+    if ((t->has_keep = uniform(state) < 0.5)) make_bits(t->keep, t->n, 0.1, state);
     if (uniform(state) < 0.3)
         for (; t->n_bias < 4; t->n_bias++)
             t->bias[t->n_bias] = (qp_bias){below(state, t->n), (float)(6 * uniform(state) - 3)};
@@ -378,40 +386,79 @@ static int choose(const problem *t, qp_candidate *top, sampler_choice *choice) {
     return choice->n_top;
 }
 
+/* False: nothing can be chosen. */
+static bool compare(const problem *t, int trial) {
+    static double wanted[MOST], got[MOST];
+    static qp_candidate top[MOST];
+    sampler_choice choice;
+    double sum = 0;
+    reference(wanted, t);
+    memset(got, 0, (size_t)t->n * sizeof *got);
+    const int n = choose(t, top, &choice);
+    for (int i = 0; i < t->n; i++) sum += wanted[i];
+    if (sum == 0) {
+        assert_int_equal(choice.id, -1);
+        assert_int_not_equal(choice.reason, SAMPLER_OK);
+        return false;
+    }
+    assert_in_range(choice.id, 0, t->n_tokens - 1);
+    for (int i = 0; i < n; i++) got[top[i].id] = top[i].p;
+    for (int i = 0; i < t->n; i++) {
+        if (fabs(got[i] - wanted[i]) <= 1e-4 * (wanted[i] + 0.001)) continue;
+        describe(t);
+        fail_msg("trial %d: token %d of %d has %.9g, expected %.9g", trial, i, t->n, got[i], wanted[i]);
+    }
+    if (!(fabs(choice.p - wanted[choice.id]) <= 2e-5)) fail_msg("trial %d: p of the chosen", trial);
+    assert_true(wanted[choice.id] > 0);
+    assert_true(fabs(choice.logprob - (t->logits[choice.id] - log_sum(t->logits, t->n))) < 1e-4);
+    return true;
+}
+
 static void every_chance_agrees_with_the_definition(void **state) {
     enum { TRIALS = 20000 };
-    static problem t;
     uint64_t random = 0;
     int n_chosen = 0;
     for (int trial = 0; trial < TRIALS; trial++) {
-        double wanted[MOST], got[MOST] = {0}, sum = 0;
-        qp_candidate top[MOST];
-        sampler_choice choice;
-        make_problem(&t, &random);
-        reference(wanted, &t);
-        const int n = choose(&t, top, &choice);
-        for (int i = 0; i < t.n; i++) sum += wanted[i];
-        if (sum == 0) {
-            assert_int_equal(choice.id, -1);
-            assert_int_not_equal(choice.reason, SAMPLER_OK);
-            continue;
-        }
-        n_chosen++;
-        assert_in_range(choice.id, 0, t.n_tokens - 1);
-        for (int i = 0; i < n; i++) got[top[i].id] = top[i].p;
-        for (int i = 0; i < t.n; i++)
-            if (!(fabs(got[i] - wanted[i]) <= 1e-4 * (wanted[i] + 0.001))) {
-                describe(&t);
-                fail_msg("trial %d: token %d of %d has %.9g, expected %.9g", trial, i, t.n, got[i], wanted[i]);
-            }
-        if (!(fabs(choice.p - wanted[choice.id]) <= 2e-5)) fail_msg("trial %d: p of the chosen", trial);
-        assert_true(wanted[choice.id] > 0);
-        assert_true(fabs(choice.logprob - (t.logits[choice.id] - log_sum(t.logits, t.n))) < 1e-4);
+        problem t;
+        make_problem(&t, 1 + below(&random, uniform(&random) < 0.3 ? 8 : SMALL - 1), &random);
+        n_chosen += compare(&t, trial);
     }
     assert_true(n_chosen > TRIALS * 9 / 10);
 }
 
+/* Whole vocabularies: floors, groups of blocks, long lists. Kept sets are compared by their chances: each kept token
+ * must have its share of what is kept. */
+static void large_vocabularies_too(void **state) {
+    static const qp_sampling cases[] = {
+        {.temperature = 1},
+        {.temperature = 0.8f, .top_k = 50, .top_p = 0.8f, .min_p = 0.05f},
+        {.temperature = 0.8f, .top_k = 3000},
+        {.temperature = 0.8f, .top_p = 0.8f},
+        {.temperature = 1, .top_p = 0.3f},
+        {.temperature = 0.5f, .min_p = 0.01f},
+        {.temperature = 1, .top_a = 0.1f},
+        {.temperature = 1, .mirostat_tau = 4},
+        {.temperature = 1, .xtc_probability = 0.5f, .xtc_threshold = 1e-3f},
+        {.temperature = 2, .smoothing_factor = 0.2f, .top_p = 0.9f},
+        {.temperature = 1, .min_p = 0.001f, .max_temperature = 2},
+    };
+    uint64_t random = 1u << 30;
+    for (size_t c = 0; c < HARNESS_COUNT(cases); c++) {
+        for (int kind = 0; kind < 2; kind++) {
+            problem t;
+            make_problem(&t, kind ? 32768 + 7 : 128256, &random);
+            t.settings = cases[c];
+            t.has_negative = false;
+            for (int i = 0; i < t.n; i++) /* a bell, and a few favourites */
+                t.logits[i] = (float)(8 * (uniform(&random) + uniform(&random) + uniform(&random) - 1.5));
+            for (int i = 0; i < 40; i++) t.logits[below(&random, t.n)] = (float)(17 - 0.2 * i);
+            compare(&t, (int)c);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_chance_agrees_with_the_definition)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_chance_agrees_with_the_definition),
+                                       cmocka_unit_test(large_vocabularies_too)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
