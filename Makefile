@@ -34,7 +34,8 @@ build: ## build/bin/quipu and the libraries; installs nothing
 demo: ## installs what is missing, builds, and lets the demo model tell a story
 	@tools/setup.sh demo
 	$(call make-kind,release,build,quipu)
-	@printf "\nOnce upon a time"
+	@echo
+	@[ -t 1 ] || printf "Once upon a time" # on a terminal the program shows the prompt itself
 	@build/bin/quipu generate -m models/demo -p "Once upon a time" -n 200 --temperature 0.7 --top-p 0.9 --seed 1
 
 check: ## installs what is missing, builds in every kind and runs every test (minutes)
