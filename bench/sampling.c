@@ -111,7 +111,8 @@ static void ask_all(int n, bool is_peaked, int rounds) {
     if (!b.rows || !b.filter || !b.us) exit(1);
     for (int r = 0; r < ROWS; r++) fill(b.rows + (size_t)r * (size_t)n, n, (uint64_t)r, is_peaked);
     for (size_t i = 0; i < words; i++) b.filter[i] = (uint32_t)(rng_uniform(4, 0, i) * 4294967296.0);
-    for (int i = 0; i < HISTORY + TOKENS; i++) b.history[i] = (int32_t)(rng_uniform(5, 0, (uint64_t)i) * n);
+    for (int i = 0; i < HISTORY + TOKENS; i++) /* as in texts: few ids often, many rarely */
+        b.history[i] = (int32_t)(pow(rng_uniform(5, 0, (uint64_t)i), 6) * n);
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) ask(&b, &questions[i]);
     free(b.rows);
     free(b.filter);
