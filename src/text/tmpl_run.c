@@ -56,11 +56,10 @@ bool tmpl_buffer_ok(tmpl_run *r, const strbuf *b) {
 
 bool tmpl_write(tmpl_run *r, span text) {
     if (!tmpl_spend(r, 1 + text.bytes / 64)) return false;
-    strbuf_add(r->out, text.at, text.bytes);
-    if (r->out->failed) return tmpl_no_memory(r);
-    if (r->out->bytes > r->output_bytes)
+    if (text.bytes > r->output_bytes || r->out->bytes > r->output_bytes - text.bytes)
         return tmpl_fail_as(r, QP_TOO_LARGE, "output is longer than the limit of %zu bytes", r->output_bytes);
-    return true;
+    strbuf_add(r->out, text.at, text.bytes);
+    return !r->out->failed || tmpl_no_memory(r);
 }
 
 bool tmpl_take_text(tmpl_run *r, strbuf *b, value *out) {
