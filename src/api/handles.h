@@ -2,7 +2,10 @@
 #ifndef API_HANDLES_H
 #define API_HANDLES_H
 
-#include "gen/job.h"
+#include "format/hfconfig.h"
+#include "gen/engine.h"
+#include "gen/seq.h"
+#include "gen/tokensets.h"
 #include "text/chat.h"
 #include "text/tok.h"
 
@@ -14,6 +17,13 @@ struct qp_model {
     int n_eos;
     int32_t bos;
     qp_log log;
+};
+
+struct qp_generator {
+    const qp_model *model;
+    engine *engine;
+    token_sets sets;
+    uint64_t max_length; /* 0: the cache's */
 };
 
 struct qp_tokenizer {

@@ -1,229 +1,249 @@
-/* job.c — one prompt and its continuation: fill, run, sample, emit, until something ends it.
+/* job.c — making a job of what a client asked for, and giving it back in two parts.
  *
- * Called by api/. A job advances on its caller's thread, one token per job_next; jobs of one generator share the
- * pages of its room and nothing else. Clocks are read after the device has finished. */
+ * Called by api/ on the client's thread (job_new, job_cancel) and by the engine. All that can be refused is refused
+ * here, and all that takes time without needing the engine is done here: copies, the detokeniser's start, the tokens
+ * that may complete the prompt's last one. job_strip gives back what only the engine used, at once when the job ends;
+ * the rest goes with the last owner. */
 #include "job.h"
+#include "inbox.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/mem.h"
+#include <math.h>
 
-/* ---- life ---- */
+enum { PRIMING = 8 }; /* prompt tokens that the detokeniser sees, so that the answer's spaces are right */
 
-static qp_status fill_job(job *j, const tok *t, const int32_t *prompt, const char *const *stops, size_t n_stops,
-                          qp_error *err) {
-    const int vocabulary = j->seq.room->model->shape.vocabulary;
-    j->prompt = mem_copy(prompt, j->n_prompt, sizeof *prompt);
-    j->logits = mem_array((size_t)vocabulary, sizeof(float));
-    if (!j->prompt || !j->logits) return err_no_memory(err, j->n_prompt * sizeof *prompt, "a job");
-    ERR_TRY(sampler_open(&j->sampler, vocabulary, err));
-    if (t) ERR_TRY(detok_new(&j->detok, t, !j->settings.show_special, err));
-    return stop_open(&j->stop, stops, n_stops, err);
+/* ---- lanes ---- */
+
+static qp_status open_lane(lane *l, const int32_t *ids, size_t n, size_t n_more, qp_error *err) {
+    const size_t capacity = n + (n_more < 256 ? n_more : 256);
+    l->ids = mem_array(capacity, sizeof *ids);
+    if (!l->ids) return err_no_memory(err, capacity * sizeof *ids, "the ids of a job");
+    memcpy(l->ids, ids, n * sizeof *ids);
+    l->n = l->n_prompt = n;
+    l->capacity = capacity;
+    return QP_OK;
 }
 
-static qp_status check_job(const seq_room *room, const int32_t *prompt, size_t n_prompt, const job_settings *s,
-                           qp_error *err) {
-    const uint64_t capacity = seq_room_tokens(room);
-    const int vocabulary = room->model->shape.vocabulary;
-    if (!n_prompt) return err_set(err, QP_BAD_ARGUMENT, 0, "the prompt is empty: at least one token is needed");
-    if (n_prompt >= capacity)
-        return err_set(err, QP_TOO_LARGE, 0, "the prompt has %zu tokens, the context holds %llu including the answer",
-                       n_prompt, (unsigned long long)capacity);
-    for (size_t i = 0; i < n_prompt; i++)
-        if (prompt[i] < 0 || prompt[i] >= vocabulary)
-            return err_set(err, QP_BAD_ARGUMENT, i, "prompt token %zu is %d, the vocabulary has the ids 0 to %d", i + 1,
-                           prompt[i], vocabulary - 1);
-    return sampling_check(&s->sampling, err);
+static qp_status append_id(lane *l, int32_t id, qp_error *err) {
+    if (l->n == l->capacity) {
+        int32_t *more = mem_resize(l->ids, 2 * l->n, sizeof *more);
+        if (!more) return err_no_memory(err, 2 * l->n * sizeof *more, "the ids of a job");
+        l->ids = more;
+        l->capacity = 2 * l->n;
+    }
+    l->ids[l->n++] = id;
+    return QP_OK;
 }
 
-qp_status job_new(job **out, seq_room *room, const tok *t, const int32_t *prompt, size_t n_prompt,
-                  const job_settings *settings, const char *const *stops, size_t n_stops, qp_error *err) {
-    *out = NULL;
-    ERR_TRY(check_job(room, prompt, n_prompt, settings, err));
-    job *j = MEM_NEW(job);
-    if (!j) return err_no_memory(err, sizeof *j, "a job");
-    j->settings = *settings;
-    j->n_prompt = j->capacity = n_prompt;
-    j->last_id = j->stop_id = j->matched = -1;
-    j->t_submitted = clock_now();
-    j->stats.prompt_tokens = n_prompt;
-    seq_open(&j->seq, room);
-    const qp_status status = fill_job(j, t, prompt, stops, n_stops, err);
-    if (status != QP_OK)
-        job_free(j);
-    else
-        *out = j;
+qp_status job_append(job *j, int32_t id, qp_error *err) {
+    for (int i = 0; i < j->n_lanes; i++) ERR_TRY(append_id(&j->lanes[i], id, err));
+    return QP_OK;
+}
+
+/* ---- text ---- */
+
+static qp_status prime(detok *d, const int32_t *ids, size_t n, qp_error *err) {
+    span text;
+    bool has_text;
+    for (size_t i = n > PRIMING ? n - PRIMING : 0; i < n; i++) ERR_TRY(detok_next(d, ids[i], &text, &has_text, err));
+    return QP_OK;
+}
+
+static qp_status open_text(job *j, const job_setup *s, qp_error *err) {
+    ERR_TRY(hold_open(&j->hold, &s->hold, err));
+    if (!s->tok) return QP_OK;
+    ERR_TRY(detok_new(&j->detok, s->tok, !s->show_special, err));
+    ERR_TRY(prime(j->detok, j->lanes[0].ids, j->lanes[0].n, err));
+    if (!s->hold.n_bans) return QP_OK;
+    ERR_TRY(detok_new(&j->detok_base, s->tok, !s->show_special, err));
+    return detok_copy(j->detok_base, j->detok, err);
+}
+
+/* ---- healing: the prompt's last token is taken off, the first new one must begin with its text ---- */
+
+static void fill_heal_mask(uint32_t *mask, const tok *t, int vocabulary, span head) {
+    for (int32_t id = 0; id < vocabulary && id < tok_size(t); id++) {
+        const span text = tok_bytes(t, id);
+        if (text.at && !tok_is_special(t, id) && span_starts(text, head)) mask[id / 32] |= 1u << (id % 32);
+    }
+}
+
+/* What the token would have said after the prompt before it. */
+static qp_status measure_heal(job *j, const job_setup *s, int32_t id, qp_error *err) {
+    detok *d;
+    span text = {0};
+    bool has_text = false;
+    ERR_TRY(detok_new(&d, s->tok, !s->show_special, err));
+    qp_status status = detok_copy(d, j->detok, err);
+    if (status == QP_OK) status = detok_next(d, id, &text, &has_text, err);
+    j->heal_bytes = j->heal_left = has_text ? text.bytes : 0;
+    detok_free(d);
     return status;
 }
 
-void job_free(job *j) {
-    if (!j) return;
-    seq_close(&j->seq);
-    sampler_close(&j->sampler);
-    stop_close(&j->stop);
+static bool can_heal(const job_setup *s) {
+    if (!s->heal || !s->tok || s->n_ids < 2) return false;
+    const int32_t last = s->ids[s->n_ids - 1];
+    return tok_bytes(s->tok, last).bytes && !tok_is_special(s->tok, last);
+}
+
+static qp_status open_heal(job *j, const job_setup *s, qp_error *err) {
+    const int32_t last = s->ids[s->n_ids - 1];
+    const size_t words = ((size_t)s->vocabulary + 31) / 32;
+    j->heal_mask = mem_zarray(words, sizeof(uint32_t));
+    if (!j->heal_mask) return err_no_memory(err, words * sizeof(uint32_t), "the tokens that complete another");
+    fill_heal_mask(j->heal_mask, s->tok, s->vocabulary, tok_bytes(s->tok, last));
+    return measure_heal(j, s, last, err);
+}
+
+/* ---- making ---- */
+
+static qp_status check_ids(const int32_t *ids, size_t n, int vocabulary, const char *what, qp_error *err) {
+    if (!n) return err_set(err, QP_BAD_ARGUMENT, 0, "the %s is empty: at least one token is needed", what);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= vocabulary)
+            return err_set(err, QP_BAD_ARGUMENT, i, "%s token %zu is %d, the vocabulary has the ids 0 to %d", what,
+                           i + 1, ids[i], vocabulary - 1);
+    return QP_OK;
+}
+
+static qp_status check_seconds(double value, const char *name, qp_error *err) {
+    if (value >= 0 && value <= 1e9) return QP_OK;
+    return err_set(err, QP_BAD_ARGUMENT, 0, "%s is %g, allowed are 0 (none) to 1e9 seconds", name, value);
+}
+
+static qp_status check_filters(const job_setup *s, qp_error *err) {
+    for (size_t i = 0; i < s->n_filters; i++) {
+        if (!s->filters[i].mask || !s->filters[i].accept)
+            return err_set(err, QP_BAD_ARGUMENT, i, "filter %zu has no mask or no accept function", i + 1);
+        if (s->hold.n_bans && !s->filters[i].rewind)
+            return err_set(err, QP_BAD_ARGUMENT, i, "filter %zu cannot rewind, which banned texts need", i + 1);
+    }
+    return QP_OK;
+}
+
+static qp_status check(const job_setup *s, qp_error *err) {
+    ERR_TRY(check_ids(s->ids, s->n_ids, s->vocabulary, "prompt", err));
+    if (s->negative_ids) ERR_TRY(check_ids(s->negative_ids, s->n_negative_ids, s->vocabulary, "negative prompt", err));
+    ERR_TRY(check_seconds(s->max_queue_s, "max_queue_s", err));
+    ERR_TRY(check_seconds(s->max_total_s, "max_total_s", err));
+    if (s->loop_repeats && (s->loop_repeats < 2 || s->loop_repeats > 1000000))
+        return err_set(err, QP_BAD_ARGUMENT, 0, "loop_repeats is %d, allowed are 0 (off) and 2 to 1000000",
+                       s->loop_repeats);
+    return check_filters(s, err);
+}
+
+static qp_status copy_array(void *out, const void *from, size_t n, size_t size, qp_error *err) {
+    if (!n) return QP_OK;
+    *(void **)out = mem_copy(from, n, size);
+    return *(void **)out ? QP_OK : err_no_memory(err, n * size, "a job's settings");
+}
+
+static qp_status fill_arrays(job *j, const job_setup *s, qp_error *err) {
+    const size_t words = ((size_t)s->vocabulary + 31) / 32;
+    ERR_TRY(copy_array(&j->prompt, s->ids, s->n_ids, sizeof *s->ids, err));
+    ERR_TRY(copy_array(&j->end_ids, s->end_ids, s->n_end_ids, sizeof *s->end_ids, err));
+    j->n_end_ids = s->n_end_ids;
+    j->banned = mem_array(s->n_end_ids + 1, sizeof *j->banned);
+    if (!j->banned) return err_no_memory(err, s->n_end_ids, "a job's settings");
+    if (s->n_filters || j->heal_mask) {
+        j->mask = mem_array(words, sizeof *j->mask);
+        if (!j->mask) return err_no_memory(err, words * sizeof *j->mask, "a mask of the vocabulary");
+    }
+    if (s->mailbox.n_top) {
+        j->top = mem_array((size_t)s->mailbox.n_top, sizeof *j->top);
+        if (!j->top) return err_no_memory(err, 0, "a token's alternatives");
+    }
+    return copy_array(&j->filters, s->filters, s->n_filters, sizeof *s->filters, err);
+}
+
+static qp_status fill(job *j, const job_setup *s, qp_error *err) {
+    const bool heals = can_heal(s);
+    ERR_TRY(open_lane(&j->lanes[0], s->ids, s->n_ids - heals, s->max_new_tokens, err));
+    if (s->negative_ids) {
+        ERR_TRY(open_lane(&j->lanes[1], s->negative_ids, s->n_negative_ids, s->max_new_tokens, err));
+        j->n_lanes = 2;
+    }
+    ERR_TRY(open_text(j, s, err));
+    if (heals) ERR_TRY(open_heal(j, s, err));
+    ERR_TRY(sampler_new(&j->sampler, &s->sampling, err));
+    return fill_arrays(j, s, err);
+}
+
+static void set_limits(job *j, const job_setup *s) {
+    j->n_lanes = 1;
+    j->n_prompt = s->n_ids;
+    j->priority = s->priority;
+    j->max_new_tokens = s->max_new_tokens;
+    j->min_new_tokens = s->min_new_tokens;
+    j->wants = s->mailbox;
+    j->wants_tokens = s->mailbox.wants_tokens;
+    j->loop.repeats = s->loop_repeats;
+    j->end.stop_id = -1;
+    j->t_submitted = clock_now();
+    j->queue_deadline = s->max_queue_s > 0 ? j->t_submitted + s->max_queue_s : (double)INFINITY;
+    j->deadline = s->max_total_s > 0 ? j->t_submitted + s->max_total_s : (double)INFINITY;
+}
+
+qp_status job_new(job **out, const job_setup *setup, inbox *door, qp_error *err) {
+    *out = NULL;
+    ERR_TRY(check(setup, err));
+    job *j = MEM_NEW(job);
+    if (!j) return err_no_memory(err, sizeof *j, "a job");
+    qp_status status = mailbox_open(&j->mailbox, &setup->mailbox, err);
+    if (status != QP_OK) return mem_free(j), status;
+    atomic_store(&j->owners, 1);
+    j->inbox = inbox_hold(door);
+    set_limits(j, setup);
+    status = fill(j, setup, err);
+    if (status == QP_OK) {
+        j->n_filters = setup->n_filters;
+        *out = j;
+    } else {
+        job_let_go(j);
+    }
+    return status;
+}
+
+void job_take_sets(job *j, uint32_t *dry_breakers, uint32_t *xtc_keep) {
+    j->sets[0] = dry_breakers;
+    j->sets[1] = xtc_keep;
+}
+
+/* ---- giving back ---- */
+
+void job_strip(job *j) {
+    for (int i = 0; i < JOB_LANES; i++) {
+        mem_free(j->lanes[i].ids);
+        j->lanes[i].ids = NULL;
+    }
+    for (size_t i = 0; i < j->n_filters; i++)
+        if (j->filters[i].free) j->filters[i].free(j->filters[i].user);
+    j->n_filters = 0;
+    sampler_free(j->sampler);
+    j->sampler = NULL;
     detok_free(j->detok);
-    strbuf_free(&j->text);
+    detok_free(j->detok_base);
+    j->detok = j->detok_base = NULL;
+    void **const arrays[] = {(void **)&j->end_ids,   (void **)&j->filters, (void **)&j->mask,
+                             (void **)&j->heal_mask, (void **)&j->banned,  (void **)&j->blocked,
+                             (void **)&j->top,       (void **)&j->sets[0], (void **)&j->sets[1]};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        mem_free(*arrays[i]);
+        *arrays[i] = NULL;
+    }
+}
+
+void job_let_go(job *j) {
+    if (!j || atomic_fetch_sub(&j->owners, 1) != 1) return;
+    job_strip(j);
+    hold_close(&j->hold); /* the stop text that matched lives as long as the handle */
+    mailbox_close(&j->mailbox);
+    inbox_let_go(j->inbox);
     mem_free(j->prompt);
-    mem_free(j->logits);
     mem_free(j);
 }
 
-void job_cancel(job *j) { atomic_store(&j->is_cancelled, true); }
-
-/* ---- the end ---- */
-
-/* Gives the pages back at once; what was held back is shown. */
-static void end(job *j, qp_finish finish) {
-    j->finish = finish;
-    j->t_end = clock_now();
-    if (finish != QP_FINISH_STOP && finish != QP_FINISH_ERROR) {
-        span rest = {0};
-        int matched;
-        if (j->detok && detok_flush(j->detok, &rest, NULL) == QP_OK && rest.bytes)
-            stop_feed(&j->stop, rest, &j->text, &matched, NULL);
-        stop_flush(&j->stop, &j->text);
-    }
-    seq_close(&j->seq);
-    qp_job_stats *s = &j->stats;
-    s->queue_s = j->t_started - j->t_submitted;
-    s->prefill_s = j->t_prefilled - j->t_started;
-    s->first_token_s = s->new_tokens ? j->t_first - j->t_submitted : 0;
-    s->decode_s = s->new_tokens ? j->t_end - j->t_first : 0;
-    s->total_s = j->t_end - j->t_submitted;
-}
-
-static qp_status fail(job *j, qp_status status, const qp_error *why) {
-    j->failure = status;
-    j->error = *why;
-    end(j, QP_FINISH_ERROR);
-    return status;
-}
-
-/* ---- run ---- */
-
-static qp_status feed(job *j, const int32_t *ids, size_t count, bool is_last, qp_error *err) {
-    const seq_feed f = {&j->seq, ids, count, is_last ? 1 : 0, j->n_fed < j->n_prompt ? j->n_prompt : 0};
-    return seq_run(&f, 1, j->logits, err);
-}
-
-/* The prompt, a chunk at a time so that cancelling is quick. */
-static qp_status prefill(job *j, qp_error *err) {
-    j->t_started = clock_now();
-    while (j->n_fed < j->n_prompt && !atomic_load(&j->is_cancelled)) {
-        const size_t left = j->n_prompt - j->n_fed, chunk = (size_t)j->settings.chunk_tokens;
-        const size_t count = left < chunk ? left : chunk;
-        ERR_TRY(feed(j, j->prompt + j->n_fed, count, count == left, err));
-        j->n_fed += count;
-    }
-    j->t_prefilled = clock_now();
-    return QP_OK;
-}
-
-/* Logits of the next position. */
-static qp_status run(job *j, qp_error *err) {
-    if (j->n_fed < j->n_prompt) return prefill(j, err);
-    return feed(j, &j->last_id, 1, true, err);
-}
-
-/* ---- sample and emit ---- */
-
-static bool is_end_token(const job *j, int32_t id) {
-    for (int i = 0; i < j->settings.n_eos; i++)
-        if (j->settings.eos[i] == id) return !j->settings.ignore_eos;
-    return false;
-}
-
-/* The token's text into j->text, as far as it may be shown. */
-static qp_status emit(job *j, int32_t id, qp_error *err) {
-    span text = {0};
-    bool has_text = false;
-    j->event_id = id;
-    if (j->detok) ERR_TRY(detok_next(j->detok, id, &text, &has_text, err));
-    if (has_text) ERR_TRY(stop_feed(&j->stop, text, &j->text, &j->matched, err));
-    return QP_OK;
-}
-
-static bool is_full(const job *j) {
-    const size_t length = j->n_prompt + j->stats.new_tokens;
-    return (j->settings.max_new_tokens && j->stats.new_tokens >= j->settings.max_new_tokens) ||
-           length >= seq_room_tokens(j->seq.room);
-}
-
-/* Appends to the ids behind the prompt. */
-static qp_status remember(job *j, int32_t id, qp_error *err) {
-    const size_t n = j->n_prompt + j->stats.new_tokens;
-    if (n == j->capacity) {
-        int32_t *more = mem_resize(j->prompt, 2 * n, sizeof *more);
-        if (!more) return err_no_memory(err, 2 * n * sizeof *more, "the ids of a job");
-        j->prompt = more;
-        j->capacity = 2 * n;
-    }
-    j->prompt[n] = id;
-    return QP_OK;
-}
-
-static qp_status sample(job *j, qp_error *err) {
-    const size_t bytes = (size_t)j->sampler.n_vocabulary * sizeof(float);
-    const int32_t id = sampler_pick(&j->sampler, j->logits, &j->settings.sampling, j->stats.new_tokens, j->prompt,
-                                    j->n_prompt + j->stats.new_tokens);
-    j->stats.logits_hash = hash_bytes(j->logits, bytes, 0);
-    if (id < 0)
-        return err_set(err, QP_INTERNAL, j->stats.new_tokens, "new token %zu: the model's logits are no numbers",
-                       j->stats.new_tokens + 1);
-    if (is_end_token(j, id)) {
-        j->stop_id = id;
-        end(j, QP_FINISH_EOS);
-        return QP_OK;
-    }
-    ERR_TRY(remember(j, id, err));
-    if (!j->stats.new_tokens++) j->t_first = clock_now();
-    j->last_id = id;
-    ERR_TRY(emit(j, id, err));
-    if (j->matched >= 0)
-        end(j, QP_FINISH_STOP);
-    else if (is_full(j))
-        end(j, QP_FINISH_LENGTH);
-    return QP_OK;
-}
-
-/* ---- events ---- */
-
-static void fill_event(const job *j, qp_event *event, bool has_id) {
-    const bool is_end = j->finish != QP_FINISH_NONE;
-    *event = (qp_event){.kind = is_end && !has_id && !j->text.bytes ? QP_EVENT_END : QP_EVENT_TEXT,
-                        .text = j->text.at ? j->text.at : "",
-                        .text_bytes = j->text.bytes,
-                        .ids = has_id ? &j->event_id : NULL,
-                        .n_ids = has_id,
-                        .stop_id = -1};
-    if (event->kind != QP_EVENT_END) return;
-    event->finish = j->finish;
-    event->stop_text = j->finish == QP_FINISH_STOP ? j->stop.texts[j->matched] : NULL;
-    event->stop_id = j->stop_id;
-    event->stats = j->stats;
-}
-
-/* One token further: QP_OK with has_id, or the end. */
-static qp_status advance(job *j, bool *has_id, qp_error *err) {
-    const size_t before = j->stats.new_tokens;
-    if (!atomic_load(&j->is_cancelled)) ERR_TRY(run(j, err));
-    if (atomic_load(&j->is_cancelled)) {
-        end(j, QP_FINISH_CANCELLED);
-        return QP_OK;
-    }
-    ERR_TRY(sample(j, err));
-    *has_id = j->stats.new_tokens > before;
-    return QP_OK;
-}
-
-qp_status job_next(job *j, qp_event *event, qp_error *err) {
-    bool has_id = false;
-    qp_error why = {0};
-    strbuf_clear(&j->text);
-    if (j->finish == QP_FINISH_NONE) {
-        const qp_status status = advance(j, &has_id, &why);
-        if (status != QP_OK) fail(j, status, &why);
-    }
-    fill_event(j, event, has_id);
-    if (j->failure != QP_OK && err) *err = j->error;
-    return j->failure;
+void job_cancel(job *j) {
+    if (!atomic_exchange(&j->is_cancelled, true)) inbox_signal(j->inbox);
 }

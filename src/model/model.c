@@ -4,7 +4,9 @@
 #include "model.h"
 #include "rope.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/mem.h"
+#include <string.h>
 
 static qp_status override_rope(model *m, const model_options *o, qp_error *err) {
     if (o->rope_scale == 0 && o->rope_alpha == 0 && o->rope_yarn == 0) return QP_OK;
@@ -99,4 +101,55 @@ qp_status model_step(model *m, const step_input *in, float *logits, qp_error *er
     const qp_status status = forward_step(&m->forward, in, logits, err);
     pthread_mutex_unlock(&m->step_lock);
     return status;
+}
+
+/* ---- identity ---- */
+
+enum { SAMPLE_BYTES = 64 }; /* of each matrix */
+
+static uint64_t hash_number(double value, uint64_t seed) { return hash_bytes(&value, sizeof value, seed); }
+
+/* Field by field: what lies between the fields of a struct is anybody's guess. */
+static uint64_t hash_rope(const hf_rope *r, uint64_t h) {
+    const double numbers[] = {r->kind,
+                              r->theta,
+                              r->factor,
+                              r->partial,
+                              (double)r->max_positions,
+                              (double)r->original_max,
+                              r->attention_factor,
+                              r->beta_fast,
+                              r->beta_slow,
+                              r->mscale,
+                              r->mscale_all_dim,
+                              r->truncate,
+                              r->low_freq_factor,
+                              r->high_freq_factor};
+    h = hash_bytes(numbers, sizeof numbers, h);
+    h = hash_bytes(r->short_factor, (size_t)r->n_factors * sizeof *r->short_factor, h);
+    return hash_bytes(r->long_factor, (size_t)r->n_factors * sizeof *r->long_factor, h);
+}
+
+static uint64_t hash_shape(const model_shape *s, uint64_t h) {
+    const double numbers[] = {s->n_layers,   s->hidden,   s->n_heads,  s->n_kv_heads,      s->head_dim, s->ffn,
+                              s->vocabulary, s->rot_dims, s->norm_eps, s->attention_scale, s->act,      s->qk_norm};
+    h = hash_bytes(s->architecture, strlen(s->architecture), h);
+    h = hash_bytes(numbers, sizeof numbers, h);
+    for (int i = 0; i < s->n_ropes; i++) h = hash_rope(&s->ropes[i], h);
+    for (int i = 0; i < s->n_layers; i++) h = hash_number(s->layers[i].window * 16.0 + s->layers[i].rope, h);
+    return h;
+}
+
+static uint64_t hash_matrix(const dev_weight *w, uint64_t h) {
+    size_t bytes;
+    if (!w || !w->type->bytes(&bytes, w->n_out, w->n_in)) return h;
+    h = hash_number(w->type->id, h);
+    return hash_bytes(w->data, bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES, h);
+}
+
+uint64_t model_identity(const model *m) {
+    uint64_t h = hash_shape(&m->shape, m->dev->exact);
+    for (int layer = 0; layer < m->shape.n_layers; layer++)
+        for (int s = 0; s < SLOT_COUNT; s++) h = hash_matrix(weights_matrix(&m->weights, (slot)s, layer), h);
+    return h;
 }

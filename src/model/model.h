@@ -33,6 +33,9 @@ qp_status model_open(model **out, const char *folder, const model_options *optio
 qp_status model_synthesize(model **out, const char *shape, const char *format, uint64_t seed,
                            const model_options *options, qp_error *err);
 void model_close(model *m);
+/* A number that tells models apart whose keys and values differ: shape, rotation, precision, a sample of the weights.
+ */
+uint64_t model_identity(const model *m);
 /* forward_step under the lock. */
 qp_status model_step(model *m, const step_input *in, float *logits, qp_error *err);
 

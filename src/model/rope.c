@@ -131,9 +131,12 @@ void rope_frequencies(const hf_rope *r, int rot_dims, uint64_t sequence_length, 
         for (int i = 0; i < rot_dims / 2; i++) inv_freq[i] /= (float)r->factor;
 }
 
+uint64_t rope_class(const hf_rope *r, uint64_t length) {
+    return !is_stretched(r, length) ? 0 : r->kind == HF_ROPE_LONGROPE ? 1 : length;
+}
+
 bool rope_same(const hf_rope *r, uint64_t length_a, uint64_t length_b) {
-    const bool a = is_stretched(r, length_a), b = is_stretched(r, length_b);
-    return a == b && (!a || r->kind == HF_ROPE_LONGROPE || length_a == length_b);
+    return rope_class(r, length_a) == rope_class(r, length_b);
 }
 
 void rope_fill(float *cos, float *sin, const int64_t *positions, int n_rows, int rot_dims, const float *inv_freq,

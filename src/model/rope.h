@@ -12,6 +12,8 @@
  * after this step; it matters to dynamic and longrope alone. */
 void rope_frequencies(const hf_rope *r, int rot_dims, uint64_t sequence_length, float *inv_freq,
                       float *attention_factor);
+/* What the frequencies hang on: lengths of one class give the same. 0 is the class of all that are not stretched. */
+uint64_t rope_class(const hf_rope *r, uint64_t length);
 /* Whether two lengths give the same frequencies: lets the caller keep what it has. */
 bool rope_same(const hf_rope *r, uint64_t length_a, uint64_t length_b);
 

@@ -1,0 +1,71 @@
+/* fill.c — writes the chosen rows down as the model wants them: ids, spans, pages, which logits.
+ *
+ * Called by engine.c after sched.c. A lane's rows are one span, unless the rotation of keys depends on the length of
+ * the sequence (dynamic NTK, longrope beyond the trained length): the rows of a prompt see its whole length, however
+ * it is cut into steps, and each row of an answer the length at which it was written, also when a preempted job
+ * computes it again. */
+#include "engine.h"
+#include "base/hash.h"
+
+uint64_t engine_rope_length(const lane *l, int64_t position) {
+    return position < (int64_t)l->n_prompt ? l->n_prompt : (uint64_t)position + 1;
+}
+
+uint64_t engine_rope_class(const engine *e, uint64_t length) {
+    uint64_t mixed = 0;
+    for (int i = 0; i < e->model->shape.n_ropes; i++) mixed |= rope_class(&e->model->shape.ropes[i], length);
+    return mixed;
+}
+
+uint64_t engine_lane_root(const engine *e, const lane *l) {
+    const uint64_t class = engine_rope_class(e, l->n_prompt);
+    return class ? hash_bytes(&class, sizeof class, e->root) : e->root;
+}
+
+/* Rows from `position` on, at most n, that rotate alike. */
+static int alike(const engine *e, const lane *l, int64_t position, int n) {
+    const uint64_t class = engine_rope_class(e, engine_rope_length(l, position));
+    int count = 1;
+    while (count < n && engine_rope_class(e, engine_rope_length(l, position + count)) == class) count++;
+    return count;
+}
+
+/* Only where answers can leave the class of their prompt must each row be looked at. */
+static bool may_differ(const engine *e, const lane *l) {
+    return engine_rope_class(e, l->n) != engine_rope_class(e, l->n_prompt);
+}
+
+static void add_spans(engine *e, lane *l, int n_rows) {
+    step *s = &e->step;
+    const bool differ = may_differ(e, l);
+    if (differ && l->chain.length + n_rows > (int64_t)l->n_prompt) chain_make_private(&l->chain);
+    for (int done = 0; done < n_rows;) {
+        const int64_t position = l->chain.length + done;
+        const int n = differ ? alike(e, l, position, n_rows - done) : n_rows;
+        s->spans[s->in.n_spans] = (row_span){s->in.n_rows + done, n, position, l->chain.pages};
+        s->rope_lengths[s->in.n_spans++] = engine_rope_length(l, position);
+        done += n;
+    }
+}
+
+static void add_part(engine *e, const step_part *part) {
+    step *s = &e->step;
+    lane *l = &part->job->lanes[part->lane];
+    add_spans(e, l, part->n_rows);
+    for (int i = 0; i < part->n_rows; i++) s->ids[s->in.n_rows + i] = l->ids[l->chain.length + i];
+    s->in.n_rows += part->n_rows;
+    part->job->logit_row[part->lane] = -1;
+    if (l->chain.length + part->n_rows < (int64_t)l->n) return;
+    part->job->logit_row[part->lane] = s->in.n_logit_rows;
+    s->logit_rows[s->in.n_logit_rows++] = s->in.n_rows - 1;
+}
+
+void engine_fill(engine *e) {
+    step *s = &e->step;
+    s->in = (step_input){.ids = s->ids,
+                         .spans = s->spans,
+                         .rope_lengths = s->rope_lengths,
+                         .logit_rows = s->logit_rows,
+                         .kv = e->store.views};
+    for (int i = 0; i < s->n_parts; i++) add_part(e, &s->parts[i]);
+}

@@ -1,0 +1,51 @@
+/* run.c — computes the step and tells the cache what it holds now.
+ *
+ * Called by engine.c after fill.c. The clock stops when the device has finished. A step that fails fails the jobs in
+ * it; the engine goes on with the others. */
+#include "engine.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+static qp_status reserve_logits(engine *e, size_t rows, qp_error *err) {
+    if (rows <= e->n_logit_rows) return QP_OK;
+    const size_t vocabulary = (size_t)e->model->shape.vocabulary;
+    float *more = mem_resize(e->logits, rows, vocabulary * sizeof *more);
+    if (!more) return err_no_memory(err, rows * vocabulary * sizeof *more, "the logits of a step");
+    e->logits = more;
+    e->n_logit_rows = rows;
+    return QP_OK;
+}
+
+static qp_status compute(engine *e, qp_error *err) {
+    ERR_TRY(reserve_logits(e, (size_t)e->step.in.n_logit_rows, err));
+    return model_step(e->model, &e->step.in, e->logits, err);
+}
+
+static void fail_all(engine *e, qp_status status, const qp_error *why) {
+    for (int i = 0; i < e->step.n_parts; i++)
+        if (!e->step.parts[i].job->has_ended) engine_fail(e, e->step.parts[i].job, status, why);
+}
+
+static void note_progress(job *j) {
+    const lane *l = &j->lanes[0];
+    const size_t done = (size_t)l->chain.length < l->n_prompt ? (size_t)l->chain.length : l->n_prompt;
+    atomic_store_explicit(&j->prompt_done, done, memory_order_relaxed);
+    atomic_store_explicit(&j->pages, (size_t)l->chain.n_pages, memory_order_relaxed);
+    if (!job_new_tokens(j)) mailbox_prompt(&j->mailbox, done, j->n_prompt);
+}
+
+bool engine_run(engine *e) {
+    step *s = &e->step;
+    qp_error why = {0};
+    const double begin = clock_now();
+    const qp_status status = compute(e, &why);
+    s->model_s = clock_now() - begin;
+    pace_observe(&e->pace, s->n_decode_rows, s->prompt_units, s->model_s);
+    if (status != QP_OK) return fail_all(e, status, &why), false;
+    for (int i = 0; i < s->n_parts; i++) {
+        lane *l = &s->parts[i].job->lanes[s->parts[i].lane];
+        chain_advance(&l->chain, l->ids, l->chain.length + s->parts[i].n_rows);
+        note_progress(s->parts[i].job);
+    }
+    return true;
+}
