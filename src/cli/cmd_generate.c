@@ -123,8 +123,8 @@ static uint64_t seed_of(const session *s) {
 
 static void cancel(void *job) { qp_job_cancel(job); }
 
-static qp_status keep(generation *g, const qp_event *event, qp_error *err) {
-    for (size_t i = 0; i < event->n_ids; i++) {
+static qp_status keep_ids(generation *g, const int32_t *ids, size_t n, qp_error *err) {
+    for (size_t i = 0; i < n; i++) {
         if (g->ids.count == g->ids.capacity) {
             const size_t capacity = g->ids.capacity ? 2 * g->ids.capacity : 256;
             int32_t *more = mem_resize(g->ids.at, capacity, sizeof *more);
@@ -132,8 +132,14 @@ static qp_status keep(generation *g, const qp_event *event, qp_error *err) {
             g->ids.at = more;
             g->ids.capacity = capacity;
         }
-        g->ids.at[g->ids.count++] = event->ids[i];
+        g->ids.at[g->ids.count++] = ids[i];
     }
+    return QP_OK;
+}
+
+static qp_status keep(generation *g, const qp_event *event, qp_error *err) {
+    ERR_TRY(keep_ids(g, event->ids, event->n_ids, err));
+    ERR_TRY(keep_ids(g, event->held_ids, event->n_held_ids, err));
     strbuf_add(&g->text, event->text, event->text_bytes);
     return strbuf_status(&g->text, err, "the answer");
 }

@@ -109,18 +109,6 @@ void engine_get_stats(engine *e, qp_generator_stats *out) {
 
 /* ---- the loop ---- */
 
-static void run_step(engine *e) {
-    const uint64_t new_before = e->counts.new_tokens;
-    e->step.t_begin = clock_now();
-    if (!engine_choose(e)) return;
-    engine_fill(e);
-    if (engine_run(e)) {
-        engine_sample(e);
-        engine_emit(e);
-    }
-    count_step(e, new_before);
-}
-
 /* Jobs wait, none runs and none could start: that must not be; the first is told so instead of waiting for ever. */
 static void end_stuck(engine *e) {
     qp_error why = {0};
@@ -128,6 +116,21 @@ static void end_stuck(engine *e) {
     err_set(&why, QP_TOO_LARGE, 0, "the job does not fit into the cache of %llu tokens",
             (unsigned long long)engine_capacity(e));
     engine_fail(e, e->waiting[0], QP_TOO_LARGE, &why);
+}
+
+static void run_step(engine *e) {
+    const uint64_t new_before = e->counts.new_tokens;
+    e->step.t_begin = clock_now();
+    if (!engine_choose(e)) {
+        end_stuck(e);
+        return;
+    }
+    engine_fill(e);
+    if (engine_run(e)) {
+        engine_sample(e);
+        engine_emit(e);
+    }
+    count_step(e, new_before);
 }
 
 static void end_all(engine *e) {
@@ -146,7 +149,6 @@ static void *work(void *argument) {
         run_errands(e, news.errands, is_closed);
         if (is_closed) end_all(e);
         run_step(e);
-        end_stuck(e);
         publish(e);
         let_go_ended(e);
     }

@@ -82,7 +82,7 @@ static void close_chains(job *j) {
 
 /* Whether the job's prompt fits beside the others, with some room for their answers to grow. */
 static bool fits(engine *e, job *j) {
-    int need = e->n_running ? 1 + e->n_running / 8 : 0;
+    int need = e->n_running / 8;
     for (int k = 0; k < j->n_lanes; k++) need += pages_for(j->lanes[k].n) - j->lanes[k].chain.n_pages;
     return pages_available(e->pages) - promised(e) >= need;
 }
