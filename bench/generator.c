@@ -1,0 +1,395 @@
+/* generator.c — how the generator behaves under many clients: does it drift, do streams stay smooth, what does a batch
+ * bring. Through include/quipu.h only, as any client; each question answers with one JSON object on standard output.
+ *
+ * usage: bench_generator [-m FOLDER | --shape NAME] soak [JOBS] | smooth [PROMPT_TOKENS] | batch [SEQUENCES]
+ * The default is models/demo, 100,000 jobs, 8,192 tokens, 16 sequences. The goals: soak: last_over_first within 0.95 to
+ * 1.05, resident memory as after 5,000 jobs, no page in use; smooth: p99_over_median at most 2, delivery p99 under
+ * 100 us; batch: speedup at least 4, overhead at most 0.03 for the demo model and 0.01 for 1.1B. */
+#include <quipu.h>
+#include "base/clock.h"
+#include "base/rng.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CLIENTS = 32, MOST_PROMPT = 12, WINDOW = 1000, SETTLED = 5000, TENTHS = 10, REPEATS = 3, MOST_BATCH = 256 };
+
+static qp_model *model;
+static qp_model_info info;
+
+static void need(qp_status status, const qp_error *err) {
+    if (status == QP_OK) return;
+    fprintf(stderr, "generator: %s\n", err->text);
+    exit(1);
+}
+
+static void *need_memory(size_t count, size_t size) {
+    void *memory = calloc(count, size);
+    if (!memory) exit(1);
+    return memory;
+}
+
+static void wait_s(double seconds) {
+    const struct timespec t = {(time_t)seconds, (long)(fmod(seconds, 1) * 1e9)};
+    nanosleep(&t, NULL);
+}
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts; NaN where there is nothing. */
+static double quantile(double *values, size_t n, double q) {
+    if (!n) return (double)NAN;
+    qsort(values, n, sizeof *values, by_size);
+    return values[(size_t)(q * (double)(n - 1))];
+}
+
+static double resident_mb(void) {
+    long all = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld %ld", &all, &resident) != 2) exit(1);
+    fclose(file);
+    return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1e6;
+}
+
+/* The counters once nothing runs: they are told after the step that ended the last job. */
+static qp_generator_stats stats_at_rest(const qp_generator *gen) {
+    qp_generator_stats s;
+    for (qp_generator_get_stats(gen, &s); s.jobs_running || s.jobs_waiting; qp_generator_get_stats(gen, &s))
+        wait_s(0.001);
+    return s;
+}
+
+static void fill_prompt(int32_t *ids, size_t n, uint64_t seed) {
+    const int few = info.vocabulary - 64; /* without the special ones at its end */
+    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(rng_uniform(seed, 0, i) * few);
+}
+
+/* ---- soak: very many short jobs, a third of them cancelled ---- */
+
+typedef struct soak {
+    qp_generator *gen;
+    long n;
+    atomic_long next, ended, n_finished, n_cancelled, n_dropped;
+    double *latency; /* [n], NaN for those that were cancelled */
+    _Atomic double settled_mb;
+} soak;
+
+/* Reads until the end, or until `patience` seconds have gone; the end's finish, QP_FINISH_NONE when patience ended. */
+static qp_finish read_for(qp_job *job, double patience, double *total_s) {
+    const double until = clock_now() + patience;
+    qp_event event;
+    qp_error err;
+    for (;;) {
+        const double left = until - clock_now();
+        const qp_status status = qp_job_poll(job, left > 0 ? left : 0, &event, &err);
+        if (status == QP_BUSY) return QP_FINISH_NONE;
+        need(status, &err);
+        if (event.kind != QP_EVENT_END) continue;
+        *total_s = event.stats.total_s;
+        return event.finish;
+    }
+}
+
+static void soak_one(soak *s, long i, double *usual_s) {
+    const uint64_t seed = (uint64_t)i;
+    const double chance = rng_uniform(seed, 1, 0), moment = rng_uniform(seed, 1, 1);
+    int32_t ids[MOST_PROMPT];
+    const size_t n_ids = 4 + (size_t)(rng_uniform(seed, 1, 2) * (MOST_PROMPT - 4));
+    fill_prompt(ids, n_ids, seed);
+    const qp_job_options options = {.size = sizeof options,
+                                    .ids = ids,
+                                    .n_ids = n_ids,
+                                    .max_new_tokens = 4 + (size_t)(rng_uniform(seed, 1, 3) * 9),
+                                    .sampling = {.temperature = 1, .top_p = 0.9F, .seed = seed}};
+    qp_job *job;
+    qp_error err;
+    double total_s = 0;
+    need(qp_job_new(&job, s->gen, &options, &err), &err);
+    const bool is_cut = chance < 1.0 / 3;
+    qp_finish finish = read_for(job, is_cut ? moment * *usual_s : 3600, &total_s);
+    const bool is_dropped = finish == QP_FINISH_NONE && chance < 1.0 / 6;
+    if (finish == QP_FINISH_NONE && !is_dropped) {
+        qp_job_cancel(job);
+        finish = read_for(job, 3600, &total_s);
+    }
+    qp_job_free(job);
+    atomic_fetch_add(is_dropped ? &s->n_dropped : finish == QP_FINISH_CANCELLED ? &s->n_cancelled : &s->n_finished, 1);
+    if (!is_cut) s->latency[i] = *usual_s = total_s;
+}
+
+static void *soak_client(void *argument) {
+    soak *s = argument;
+    double usual_s = 0.05;
+    for (long i; (i = atomic_fetch_add(&s->next, 1)) < s->n;) {
+        soak_one(s, i, &usual_s);
+        if (atomic_fetch_add(&s->ended, 1) + 1 == SETTLED) s->settled_mb = resident_mb();
+    }
+    return NULL;
+}
+
+/* Median of the jobs from `first` on that were not cancelled, in milliseconds. */
+static double median_ms(const soak *s, long first, long n) {
+    double *some = need_memory((size_t)n, sizeof *some);
+    size_t n_some = 0;
+    for (long i = first; i < first + n; i++)
+        if (!isnan(s->latency[i])) some[n_some++] = s->latency[i];
+    const double median = quantile(some, n_some, 0.5);
+    free(some);
+    return median * 1e3;
+}
+
+static void soak_tell(const soak *s, double took) {
+    const qp_generator_stats c = stats_at_rest(s->gen);
+    const long window = s->n < 2 * WINDOW ? s->n / 2 : WINDOW;
+    const double first = median_ms(s, 0, window), last = median_ms(s, s->n - window, window);
+    printf("{\"question\": \"soak\", \"jobs\": %ld, \"clients\": %d, \"seconds\": %.1f, \"jobs_per_s\": %.1f, "
+           "\"tokens_per_s\": %.1f, \"first_ms\": %.3f, \"last_ms\": %.3f, \"last_over_first\": %.3f, \"tenths_ms\": [",
+           s->n, CLIENTS, took, (double)s->n / took, (double)c.new_tokens / took, first, last, last / first);
+    for (long i = 0; i < TENTHS; i++) printf("%s%.3f", i ? ", " : "", median_ms(s, i * (s->n / TENTHS), s->n / TENTHS));
+    if (s->n >= SETTLED) printf("], \"settled_mb\": %.2f", s->settled_mb);
+    printf("%s, \"end_mb\": %.2f, \"pages_used\": %llu, \"submitted\": %llu, \"finished\": %llu, \"cancelled\": %llu, "
+           "\"failed\": %llu, \"saw_finished\": %ld, \"saw_cancelled\": %ld, \"dropped\": %ld}\n",
+           s->n >= SETTLED ? "" : "]", resident_mb(), (unsigned long long)c.pages_used,
+           (unsigned long long)c.jobs_submitted, (unsigned long long)c.jobs_finished,
+           (unsigned long long)c.jobs_cancelled, (unsigned long long)c.jobs_failed, s->n_finished, s->n_cancelled,
+           s->n_dropped);
+}
+
+static void ask_soak(long n) {
+    pthread_t clients[CLIENTS];
+    qp_error err;
+    if (n < TENTHS) n = TENTHS;
+    soak s = {.n = n, .latency = need_memory((size_t)n, sizeof(double))};
+    for (long i = 0; i < n; i++) s.latency[i] = (double)NAN; /* all of it resident from the beginning */
+    need(qp_generator_new(&s.gen, model, NULL, &err), &err);
+    const double start = clock_now();
+    for (int i = 0; i < CLIENTS; i++)
+        if (pthread_create(&clients[i], NULL, soak_client, &s)) exit(1);
+    for (int i = 0; i < CLIENTS; i++) pthread_join(clients[i], NULL);
+    soak_tell(&s, clock_now() - start);
+    qp_generator_free(s.gen);
+    free(s.latency);
+}
+
+/* ---- smooth: what running streams feel of a long prompt and of a slow reader ---- */
+
+enum { STREAM_TOKENS = 400, MOST_STREAM = 20000, WARM_TOKENS = 50 };
+
+typedef struct stream {
+    qp_job *job;
+    pthread_t thread;
+    bool is_slow;
+    double *read_at, *delivery; /* [n] */
+    size_t n;
+} stream;
+
+static atomic_int n_warm;
+
+static void *read_stream(void *argument) {
+    stream *s = argument;
+    qp_event event;
+    qp_error err;
+    for (;;) {
+        need(qp_job_next(s->job, &event, &err), &err);
+        if (event.kind == QP_EVENT_END || s->n == MOST_STREAM) return NULL;
+        s->delivery[s->n] = event.read_at - event.sampled_at;
+        s->read_at[s->n++] = event.read_at;
+        if (s->n == (s->is_slow ? 1 : WARM_TOKENS)) atomic_fetch_add(&n_warm, 1);
+        if (s->is_slow) wait_s(1);
+    }
+}
+
+static void start_stream(stream *s, qp_generator *gen, uint64_t seed, size_t tokens) {
+    int32_t ids[MOST_PROMPT];
+    qp_error err;
+    fill_prompt(ids, MOST_PROMPT, seed);
+    const qp_job_options options = {.size = sizeof options,
+                                    .ids = ids,
+                                    .n_ids = MOST_PROMPT,
+                                    .max_new_tokens = tokens,
+                                    .ignore_eos = true,
+                                    .sampling = {.temperature = 1, .seed = seed}};
+    s->read_at = need_memory(MOST_STREAM, sizeof(double));
+    s->delivery = need_memory(MOST_STREAM, sizeof(double));
+    need(qp_job_new(&s->job, gen, &options, &err), &err);
+    if (pthread_create(&s->thread, NULL, read_stream, s)) exit(1);
+}
+
+/* Submits the prompt and waits for its first token. */
+static void run_prompt(qp_generator *gen, size_t n) {
+    int32_t *ids = need_memory(n, sizeof *ids);
+    qp_job *job;
+    qp_event event;
+    qp_error err;
+    fill_prompt(ids, n, 99);
+    const qp_job_options options = {
+        .size = sizeof options, .ids = ids, .n_ids = n, .max_new_tokens = 1, .ignore_eos = true};
+    need(qp_job_new(&job, gen, &options, &err), &err);
+    need(qp_job_next(job, &event, &err), &err);
+    qp_job_free(job);
+    free(ids);
+}
+
+typedef struct smoothness {
+    double median_ms, p99_ms, worst_ms, delivery_p50_us, delivery_p99_us, seconds;
+    size_t n_gaps;
+} smoothness;
+
+/* Of the streams that read at once, within the time. */
+static smoothness sum_up(const stream *streams, double from, double until) {
+    double *gaps = need_memory((size_t)CLIENTS * MOST_STREAM, sizeof *gaps);
+    double *late = need_memory((size_t)CLIENTS * MOST_STREAM, sizeof *late);
+    size_t n = 0;
+    for (const stream *s = streams; s < streams + CLIENTS; s++)
+        for (size_t i = 1; !s->is_slow && i < s->n; i++)
+            if (s->read_at[i] > from && s->read_at[i - 1] < until) {
+                gaps[n] = s->read_at[i] - s->read_at[i - 1];
+                late[n++] = s->delivery[i];
+            }
+    const smoothness out = {.median_ms = quantile(gaps, n, 0.5) * 1e3,
+                            .p99_ms = quantile(gaps, n, 0.99) * 1e3,
+                            .worst_ms = quantile(gaps, n, 1) * 1e3,
+                            .delivery_p50_us = quantile(late, n, 0.5) * 1e6,
+                            .delivery_p99_us = quantile(late, n, 0.99) * 1e6,
+                            .seconds = until - from,
+                            .n_gaps = n};
+    free(gaps);
+    free(late);
+    return out;
+}
+
+/* With `prompt` tokens arriving (0: none) in the midst, or one stream that reads once a second. */
+static smoothness run_streams(size_t prompt, bool has_slow) {
+    const qp_generator_options options = {.size = sizeof options,
+                                          .cache_tokens = prompt + (uint64_t)CLIENTS * (prompt ? 2048 : 1024)};
+    stream streams[CLIENTS] = {0};
+    qp_generator *gen;
+    qp_error err;
+    need(qp_generator_new(&gen, model, &options, &err), &err);
+    atomic_store(&n_warm, 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        streams[i].is_slow = has_slow && i == 0;
+        start_stream(&streams[i], gen, (uint64_t)i, prompt ? MOST_STREAM / 10 : STREAM_TOKENS);
+    }
+    while (atomic_load(&n_warm) < CLIENTS) wait_s(0.001);
+    const double from = clock_now();
+    double until = (double)INFINITY;
+    if (prompt) {
+        run_prompt(gen, prompt);
+        until = clock_now();
+        for (int i = 0; i < CLIENTS; i++) qp_job_cancel(streams[i].job);
+    }
+    for (int i = 0; i < CLIENTS; i++) pthread_join(streams[i].thread, NULL);
+    const smoothness out = sum_up(streams, from, prompt ? until : clock_now());
+    for (int i = 0; i < CLIENTS; i++) {
+        qp_job_free(streams[i].job);
+        free(streams[i].read_at);
+        free(streams[i].delivery);
+    }
+    qp_generator_free(gen);
+    return out;
+}
+
+static void smooth_tell(const char *name, const smoothness *s, double median_ms) {
+    printf(", \"%s\": {\"median_ms\": %.3f, \"p99_ms\": %.3f, \"worst_ms\": %.3f, \"p99_over_median\": %.3f, "
+           "\"delivery_p50_us\": %.1f, \"delivery_p99_us\": %.1f, \"gaps\": %zu, \"seconds\": %.2f}",
+           name, s->median_ms, s->p99_ms, s->worst_ms, s->p99_ms / median_ms, s->delivery_p50_us, s->delivery_p99_us,
+           s->n_gaps, s->seconds);
+}
+
+/* All quotients are over the median of the undisturbed run. */
+static void ask_smooth(long prompt) {
+    const smoothness alone = run_streams(0, false), disturbed = run_streams((size_t)prompt, false),
+                     slow = run_streams(0, true);
+    printf("{\"question\": \"smooth\", \"streams\": %d, \"prompt_tokens\": %ld", CLIENTS, prompt);
+    smooth_tell("undisturbed", &alone, alone.median_ms);
+    smooth_tell("with_prompt", &disturbed, alone.median_ms);
+    smooth_tell("with_slow_reader", &slow, alone.median_ms);
+    printf("}\n");
+}
+
+/* ---- batch: what sequences gain from running together, and what the engine itself takes ---- */
+
+enum { BATCH_TOKENS = 48 };
+
+/* Tokens per second of `n` sequences after their first token; *overhead: share of the steps outside the model. */
+static double decode_rate(qp_generator *gen, int n, double *overhead) {
+    qp_job *jobs[MOST_BATCH];
+    const qp_generator_stats before = stats_at_rest(gen);
+    double slowest = 0;
+    for (int i = 0; i < n; i++) {
+        const int32_t ids[] = {1 + i, 2, 3, 4};
+        const qp_job_options options = {
+            .size = sizeof options, .ids = ids, .n_ids = 4, .max_new_tokens = BATCH_TOKENS, .ignore_eos = true};
+        qp_error err;
+        need(qp_job_new(&jobs[i], gen, &options, &err), &err);
+    }
+    for (int i = 0; i < n; i++) {
+        qp_event event = {.kind = QP_EVENT_TEXT};
+        qp_error err;
+        while (event.kind != QP_EVENT_END) need(qp_job_next(jobs[i], &event, &err), &err);
+        if (event.stats.decode_s > slowest) slowest = event.stats.decode_s;
+        qp_job_free(jobs[i]);
+    }
+    const qp_generator_stats after = stats_at_rest(gen);
+    const double step = after.total_step_s - before.total_step_s, inside = after.total_model_s - before.total_model_s;
+    *overhead = (step - inside) / step;
+    return n * (BATCH_TOKENS - 1) / slowest;
+}
+
+static void ask_batch(long n) {
+    const qp_generator_options options = {.size = sizeof options, .cache_tokens = (uint64_t)n * 256, .no_reuse = true};
+    double one[REPEATS], many[REPEATS], overhead[REPEATS], overhead_many[REPEATS], unused;
+    qp_generator *gen;
+    qp_error err;
+    need(qp_generator_new(&gen, model, &options, &err), &err);
+    decode_rate(gen, 1, &unused); /* warm */
+    for (int i = 0; i < REPEATS; i++) {
+        one[i] = decode_rate(gen, 1, &overhead[i]);
+        many[i] = decode_rate(gen, (int)n, &overhead_many[i]);
+    }
+    const double rate_one = quantile(one, REPEATS, 0.5), rate_many = quantile(many, REPEATS, 0.5);
+    printf("{\"question\": \"batch\", \"parameters\": %llu, \"sequences\": %ld, \"one_tokens_per_s\": %.2f, "
+           "\"many_tokens_per_s\": %.2f, \"speedup\": %.2f, \"overhead_one\": %.4f, \"overhead_many\": %.4f}\n",
+           (unsigned long long)info.n_parameters, n, rate_one, rate_many, rate_many / rate_one,
+           quantile(overhead, REPEATS, 0.5), quantile(overhead_many, REPEATS, 0.5));
+    qp_generator_free(gen);
+}
+
+/* ---- the program ---- */
+
+static const struct {
+    const char *name;
+    void (*ask)(long n);
+    long usual, most;
+} questions[] = {
+    {"soak", ask_soak, 100000, 100000000}, {"smooth", ask_smooth, 8192, 1000000}, {"batch", ask_batch, 16, MOST_BATCH}};
+
+int main(int argc, char **argv) {
+    const char *folder = "models/demo", *shape = NULL;
+    qp_error err;
+    int i = 1;
+    for (; i + 1 < argc && argv[i][0] == '-'; i += 2) *(strcmp(argv[i], "-m") ? &shape : &folder) = argv[i + 1];
+    for (size_t q = 0; i < argc && q < sizeof questions / sizeof *questions; q++) {
+        if (strcmp(argv[i], questions[q].name)) continue;
+        const long n = i + 1 < argc ? strtol(argv[i + 1], NULL, 10) : questions[q].usual;
+        if (n < 1 || n > questions[q].most) break;
+        need(shape ? qp_model_synthesize(&model, shape, "bf16", 1, NULL, &err)
+                   : qp_model_open(&model, folder, NULL, &err),
+             &err);
+        qp_model_get_info(model, &info);
+        questions[q].ask(n);
+        qp_model_close(model);
+        return 0;
+    }
+    fprintf(stderr, "usage: bench_generator [-m FOLDER | --shape NAME] soak [JOBS] | smooth [TOKENS] | batch [N]\n");
+    return 2;
+}
