@@ -52,7 +52,7 @@ static qp_status check_limits(session *s, qp_error *err) {
     const options *o = s->o;
     static const char used[] = "threads|cpu|seconds|json|quiet|verbose|color";
     for (size_t i = 0; i < option_count; i++)
-        if (o->typed >> i & 1 && !option_is_choice(used, option_rows[i].name))
+        if (o->typed[i] && !option_is_choice(used, option_rows[i].name))
             return session_usage(s, err, "--%s has no meaning for 'bench %s'", option_rows[i].name, o->word);
     return QP_OK;
 }
@@ -108,7 +108,7 @@ static qp_status run_threads(bench_report *r, session *s, int index, qp_error *e
 static qp_status check_shape(session *s, qp_error *err) {
     const char *shape = s->o->shape;
     if (!shape) {
-        if (s->o->typed && session_given(s, &s->o->format))
+        if (session_given(s, &s->o->format))
             return session_usage(s, err, "--format is for the random weights of --shape");
         return QP_OK;
     }

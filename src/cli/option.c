@@ -77,16 +77,21 @@ static qp_status set_int(void *field, const source *from, const char *text, qp_e
     return read_int(field, from, text, strlen(text), err);
 }
 
-static qp_status set_real(void *field, const source *from, const char *text, qp_error *err) {
-    char *end;
-    const double value = strtod(text, &end);
-    if (!*text || *end || isspace((unsigned char)*text) || !isfinite(value))
-        return err_set(err, QP_BAD_ARGUMENT, 0, "%s: '%.80s' is not a number", from->shown, text);
+static qp_status read_real(double *out, const source *from, const char *text, size_t bytes, qp_error *err) {
+    char digits[80], *end;
+    snprintf(digits, sizeof digits, "%.*s", (int)(bytes < 79 ? bytes : 79), text);
+    const double value = strtod(digits, &end);
+    if (!*digits || bytes > 79 || *end || isspace((unsigned char)*digits) || !isfinite(value))
+        return err_set(err, QP_BAD_ARGUMENT, 0, "%s: '%s' is not a number", from->shown, digits);
     if (value < from->row->lowest || value > from->row->highest)
-        return err_set(err, QP_BAD_ARGUMENT, 0, "%s: found %.40s, allowed are %g to %g", from->shown, text,
+        return err_set(err, QP_BAD_ARGUMENT, 0, "%s: found %.40s, allowed are %g to %g", from->shown, digits,
                        from->row->lowest, from->row->highest);
-    *(double *)field = value;
+    *out = value;
     return QP_OK;
+}
+
+static qp_status set_real(void *field, const source *from, const char *text, qp_error *err) {
+    return read_real(field, from, text, strlen(text), err);
 }
 
 static qp_status set_text(void *field, const source *from, const char *text, qp_error *err) {
@@ -102,12 +107,48 @@ static qp_status set_choice(void *field, const source *from, const char *text, q
     return QP_OK;
 }
 
+/* Makes room for one more in a list whose array *at has `count` items. */
+static qp_status grow(void **at, size_t count, size_t size, const source *from, qp_error *err) {
+    void *longer = mem_resize(*at, count + 1, size);
+    if (!longer) return err_no_memory(err, (count + 1) * size, from->shown);
+    *at = longer;
+    return QP_OK;
+}
+
 static qp_status add_text(void *field, const source *from, const char *text, qp_error *err) {
     option_texts *list = field;
-    const char **longer = mem_resize(list->at, list->count + 1, sizeof *longer);
-    if (!longer) return err_no_memory(err, (list->count + 1) * sizeof *longer, from->shown);
-    list->at = longer;
+    void *at = list->at;
+    ERR_TRY(grow(&at, list->count, sizeof *list->at, from, err));
+    list->at = at;
     list->at[list->count++] = text;
+    return QP_OK;
+}
+
+static qp_status add_id(void *field, const source *from, const char *text, qp_error *err) {
+    option_ids *list = field;
+    int64_t id;
+    ERR_TRY(read_int(&id, from, text, strlen(text), err));
+    void *at = list->at;
+    ERR_TRY(grow(&at, list->count, sizeof *list->at, from, err));
+    list->at = at;
+    list->at[list->count++] = (int32_t)id;
+    return QP_OK;
+}
+
+static qp_status add_bias(void *field, const source *from, const char *text, qp_error *err) {
+    option_biases *list = field;
+    const size_t bytes = strcspn(text, ":");
+    char *end = NULL;
+    int64_t id;
+    if (!text[bytes]) return err_set(err, QP_BAD_ARGUMENT, 0, "%s: '%.80s' is not ID:VALUE", from->shown, text);
+    ERR_TRY(read_int(&id, from, text, bytes, err));
+    const double bias = strtod(text + bytes + 1, &end);
+    if (!text[bytes + 1] || *end || isnan(bias) || isspace((unsigned char)text[bytes + 1]))
+        return err_set(err, QP_BAD_ARGUMENT, 0, "%s: '%.80s' is not a number", from->shown, text + bytes + 1);
+    void *at = list->at;
+    ERR_TRY(grow(&at, list->count, sizeof *list->at, from, err));
+    list->at = at;
+    list->at[list->count++] = (qp_bias){(int32_t)id, (float)bias};
     return QP_OK;
 }
 
@@ -125,15 +166,30 @@ static qp_status set_ints(void *field, const source *from, const char *text, qp_
     return QP_OK;
 }
 
+static qp_status set_reals(void *field, const source *from, const char *text, qp_error *err) {
+    option_reals list = {.count = 0};
+    for (const char *at = text;;) {
+        const size_t bytes = strcspn(at, ",");
+        if (list.count == OPTION_LIST_MAX)
+            return err_set(err, QP_BAD_ARGUMENT, 0, "%s: more than %d numbers", from->shown, OPTION_LIST_MAX);
+        ERR_TRY(read_real(&list.at[list.count++], from, at, bytes, err));
+        if (!at[bytes]) break;
+        at += bytes + 1;
+    }
+    *(option_reals *)field = list;
+    return QP_OK;
+}
+
 static qp_status set_value(options *o, const source *from, const char *text, qp_error *err) {
     static qp_status (*const setters[])(void *, const source *, const char *, qp_error *) = {
-        [OPTION_FLAG] = set_flag,     [OPTION_INT] = set_int,    [OPTION_REAL] = set_real, [OPTION_TEXT] = set_text,
-        [OPTION_CHOICE] = set_choice, [OPTION_TEXTS] = add_text, [OPTION_INTS] = set_ints,
+        [OPTION_FLAG] = set_flag,     [OPTION_INT] = set_int,     [OPTION_REAL] = set_real, [OPTION_TEXT] = set_text,
+        [OPTION_CHOICE] = set_choice, [OPTION_TEXTS] = add_text,  [OPTION_INTS] = set_ints, [OPTION_REALS] = set_reals,
+        [OPTION_IDS] = add_id,        [OPTION_BIASES] = add_bias,
     };
     return setters[from->row->kind](field_of(o, from->row), from, text, err);
 }
 
-static uint64_t bit_of(const option_row *row) { return (uint64_t)1 << (row - option_rows); }
+static size_t place_of(const option_row *row) { return (size_t)(row - option_rows); }
 
 /* ---- names ---- */
 
@@ -149,7 +205,7 @@ static const option_row *find_letter(unsigned commands, char letter) {
     return NULL;
 }
 
-static const char *nearest_option(const command_row *c, const char *typed) {
+const char *option_nearest(const command_row *c, const char *typed) {
     const char *best = "help";
     int best_cost = INT_MAX;
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
@@ -167,7 +223,7 @@ static qp_status misplaced(const command_row *c, const char *name, qp_error *err
         if (find_name(other->bit, name, strlen(name)))
             snprintf(owners + strlen(owners), sizeof owners - strlen(owners), "%s%s", *owners ? ", " : "", other->name);
     return err_set(err, QP_BAD_ARGUMENT, 0, "--%s is not an option of '%s' but of %s; did you mean --%s?", name,
-                   c->name, owners, nearest_option(c, name));
+                   c->name, owners, option_nearest(c, name));
 }
 
 static qp_status unknown(const command_row *c, const char *argument, qp_error *err) {
@@ -181,7 +237,7 @@ static qp_status unknown(const command_row *c, const char *argument, qp_error *e
         return err_set(err, QP_BAD_ARGUMENT, 0, "unknown option '%.80s': a value is written apart, '-%c %.60s'",
                        argument, *typed, argument + 2);
     return err_set(err, QP_BAD_ARGUMENT, 0, "unknown option '%.80s'; did you mean --%s?", argument,
-                   nearest_option(c, typed));
+                   option_nearest(c, typed));
 }
 
 /* ---- the command line ---- */
@@ -209,8 +265,8 @@ static qp_status read_option(options *o, const command_row *c, cursor *in, qp_er
         if (in->at == in->argc) return err_set(err, QP_BAD_ARGUMENT, 0, "%s needs a value: %s", shown, row->value);
         value = in->argv[in->at++];
     }
-    o->typed |= bit_of(row);
-    o->given |= bit_of(row);
+    o->typed[place_of(row)] = true;
+    o->given[place_of(row)] = true;
     return set_value(o, &from, value, err);
 }
 
@@ -251,7 +307,7 @@ static bool has_typed_rival(const options *o, const command_row *c, const option
     for (const option_rivals *r = option_rival_rows; r < option_rival_rows + option_rival_count; r++) {
         if (!are_rivals(r, c, row)) continue;
         for (const option_row *other = option_rows; other < option_rows + option_count; other++)
-            if (other != row && are_rivals(r, c, other) && o->typed & bit_of(other)) return true;
+            if (other != row && are_rivals(r, c, other) && o->typed[place_of(other)]) return true;
     }
     return false;
 }
@@ -260,7 +316,7 @@ static qp_status check_rivals(const options *o, const command_row *c, qp_error *
     for (const option_rivals *r = option_rival_rows; r < option_rival_rows + option_rival_count; r++) {
         const option_row *first = NULL;
         for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
-            if (!are_rivals(r, c, row) || !(o->given & bit_of(row))) continue;
+            if (!are_rivals(r, c, row) || !o->given[place_of(row)]) continue;
             if (first) return err_set(err, QP_BAD_ARGUMENT, 0, "--%s or --%s, not both", first->name, row->name);
             first = row;
         }
@@ -272,11 +328,11 @@ static qp_status read_environment(options *o, const command_row *c, qp_error *er
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
         char name[64];
         option_environment(name, sizeof name, row->name);
-        const char *value = row->commands & c->bit && !(o->given & bit_of(row)) ? getenv(name) : NULL;
+        const char *value = row->commands & c->bit && !o->given[place_of(row)] ? getenv(name) : NULL;
         if (!value || !*value || has_typed_rival(o, c, row)) continue;
         const source from = {row, name};
         ERR_TRY(set_value(o, &from, value, err));
-        o->given |= bit_of(row);
+        o->given[place_of(row)] = true;
     }
     return QP_OK;
 }
@@ -300,12 +356,72 @@ qp_status option_parse(options *out, const command_row *c, int argc, char **argv
 
 void options_free(options *o) {
     mem_free(o->stop.at);
-    o->stop = (option_texts){NULL, 0};
+    mem_free(o->ban.at);
+    mem_free(o->ban_token.at);
+    mem_free(o->logit_bias.at);
+    o->stop = o->ban = (option_texts){NULL, 0};
+    o->ban_token = (option_ids){NULL, 0};
+    o->logit_bias = (option_biases){NULL, 0};
+}
+
+/* ---- one value after the other ---- */
+
+static void *copy_list(const void *at, size_t count, size_t size, bool *failed) {
+    void *copy = count ? mem_copy(at, count, size) : NULL;
+    *failed |= count && !copy;
+    return copy;
+}
+
+qp_status options_copy(options *out, const options *from, qp_error *err) {
+    bool failed = false;
+    *out = *from;
+    out->stop.at = copy_list(from->stop.at, from->stop.count, sizeof *from->stop.at, &failed);
+    out->ban.at = copy_list(from->ban.at, from->ban.count, sizeof *from->ban.at, &failed);
+    out->ban_token.at = copy_list(from->ban_token.at, from->ban_token.count, sizeof *from->ban_token.at, &failed);
+    out->logit_bias.at = copy_list(from->logit_bias.at, from->logit_bias.count, sizeof *from->logit_bias.at, &failed);
+    return failed ? err_no_memory(err, sizeof *out, "the settings") : QP_OK;
+}
+
+const option_row *option_find_own(const command_row *c, const char *name) {
+    char dashed[64];
+    if (snprintf(dashed, sizeof dashed, "%s", name) >= (int)sizeof dashed) return NULL;
+    for (char *at = dashed; *at; at++)
+        if (*at == '_') *at = '-';
+    const option_row *row = find_name(c->bit, dashed, strlen(dashed));
+    return row && (row->group == GROUP_ANSWER || row->group == GROUP_SAMPLING) ? row : NULL;
+}
+
+void option_unset(options *o, const option_row *row) {
+    static const size_t sizes[] = {
+        [OPTION_FLAG] = sizeof(bool),        [OPTION_INT] = sizeof(int64_t),
+        [OPTION_REAL] = sizeof(double),      [OPTION_TEXT] = sizeof(char *),
+        [OPTION_CHOICE] = sizeof(char *),    [OPTION_TEXTS] = sizeof(option_texts),
+        [OPTION_INTS] = sizeof(option_ints), [OPTION_REALS] = sizeof(option_reals),
+        [OPTION_IDS] = sizeof(option_ids),   [OPTION_BIASES] = sizeof(option_biases),
+    };
+    void *field = field_of(o, row);
+    if (row->kind == OPTION_TEXTS) mem_free(((option_texts *)field)->at);
+    if (row->kind == OPTION_IDS) mem_free(((option_ids *)field)->at);
+    if (row->kind == OPTION_BIASES) mem_free(((option_biases *)field)->at);
+    memset(field, 0, sizes[row->kind]);
+    o->given[place_of(row)] = o->typed[place_of(row)] = false;
+}
+
+qp_status option_set(options *o, const option_row *row, const char *shown, const char *text, qp_error *err) {
+    const source from = {row, shown};
+    ERR_TRY(set_value(o, &from, text, err));
+    o->given[place_of(row)] = true;
+    for (const option_rivals *r = option_rival_rows; r < option_rival_rows + option_rival_count; r++)
+        for (const option_row *other = option_rows; other < option_rows + option_count; other++)
+            if (other != row && option_is_choice(r->names, row->name) && option_is_choice(r->names, other->name) &&
+                r->commands & row->commands & other->commands)
+                option_unset(o, other);
+    return QP_OK;
 }
 
 bool option_given(const options *o, const command_row *c, const void *field) {
     const size_t offset = (size_t)((const char *)field - (const char *)o);
     for (const option_row *row = option_rows; row < option_rows + option_count; row++)
-        if (row->commands & c->bit && row->field == offset && o->given & bit_of(row)) return true;
+        if (row->commands & c->bit && row->field == offset && o->given[place_of(row)]) return true;
     return false;
 }

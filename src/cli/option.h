@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-enum { OPTION_LIST_MAX = 16 };
+enum { OPTION_LIST_MAX = 16, OPTION_MAX = 128 };
 
 typedef struct option_texts {
     const char **at;
@@ -19,6 +19,21 @@ typedef struct option_ints {
     size_t count;
 } option_ints;
 
+typedef struct option_reals {
+    double at[OPTION_LIST_MAX];
+    size_t count;
+} option_reals;
+
+typedef struct option_ids {
+    int32_t *at;
+    size_t count;
+} option_ids;
+
+typedef struct option_biases {
+    qp_bias *at;
+    size_t count;
+} option_biases;
+
 /* One field for each row; texts are borrowed from argv, the environment or the table. */
 typedef struct options {
     const char *model, *shape, *format;
@@ -28,12 +43,18 @@ typedef struct options {
     bool pin_threads;
     double rope_scale, rope_alpha, rope_yarn;
     const char *prompt, *file, *ids, *output;
-    int64_t new_tokens, last;
-    option_texts stop;
-    bool ignore_eos, chat, show_special;
+    int64_t new_tokens, min_new_tokens, num_choices, logprobs, loop_repeats, last;
+    option_texts stop, ban;
+    bool ignore_eos, chat, show_special, token_healing;
     bool greedy, temperature_last;
-    double temperature, top_p, min_p, repetition_penalty;
-    int64_t top_k, seed;
+    double temperature, top_p, min_p, typical, tfs, top_a, smoothing_factor, skew, cfg_scale;
+    double mirostat_tau, mirostat_eta, xtc_probability, xtc_threshold, dry_multiplier, dry_base;
+    double repetition_penalty, frequency_penalty, presence_penalty;
+    int64_t top_k, seed, dry_allowed_length, dry_range, repetition_range, repetition_decay;
+    option_reals dynatemp;
+    option_biases logit_bias;
+    option_ids ban_token;
+    const char *negative_prompt;
     bool jsonl, no_special, parse_special, no_parse_special, pieces, skip_special, stream;
     const char *name;
     bool tensors;
@@ -45,8 +66,8 @@ typedef struct options {
     bool json, quiet, verbose, help;
     const char *color;
     const char *word; /* the argument that is no option: `bench compute`, `help generate`; NULL if there is none */
-    uint64_t typed;   /* bit of each row that the command line has set */
-    uint64_t given;   /* the same, or the environment */
+    bool typed[OPTION_MAX]; /* by place in option_rows: the command line has set it */
+    bool given[OPTION_MAX]; /* the same, or the environment, or option_set */
 } options;
 
 typedef enum option_kind {
@@ -57,12 +78,16 @@ typedef enum option_kind {
     OPTION_CHOICE, /* const char *, one of `choices` */
     OPTION_TEXTS,  /* option_texts: may be repeated */
     OPTION_INTS,   /* option_ints: comma-separated */
+    OPTION_REALS,  /* option_reals: comma-separated */
+    OPTION_IDS,    /* option_ids: one id, may be repeated */
+    OPTION_BIASES, /* option_biases: ID:VALUE, may be repeated */
 } option_kind;
 
 typedef enum option_group {
     GROUP_MODEL,
     GROUP_INPUT,
     GROUP_OUTPUT,
+    GROUP_ANSWER, /* this and the next: what can differ from one answer to the next */
     GROUP_SAMPLING,
     GROUP_MEASURE,
     GROUP_MACHINE,
@@ -103,6 +128,19 @@ struct command_row;
  * environment is not looked at. options_free() is owed in any case. */
 qp_status option_parse(options *out, const struct command_row *command, int argc, char **argv, qp_error *err);
 void options_free(options *o);
+/* A second set of the same values; options_free() is owed in any case. */
+qp_status options_copy(options *out, const options *from, qp_error *err);
+/* The row of this name that one answer may have for itself (groups Answer and Sampling), '_' as good as '-'; NULL:
+ * none.
+ */
+const option_row *option_find_own(const struct command_row *command, const char *name);
+/* Sets one value as the command line would; `shown` is what errors call it. Of options that exclude each other, the one
+ * that is set now holds. A repeatable option is added to. The text must outlive *o. */
+qp_status option_set(options *o, const option_row *row, const char *shown, const char *text, qp_error *err);
+/* Back to zero, and not given. */
+void option_unset(options *o, const option_row *row);
+/* The option whose name is nearest to what was typed. */
+const char *option_nearest(const struct command_row *command, const char *typed);
 /* Did the user set this field of *o, by the command line or the environment? */
 bool option_given(const options *o, const struct command_row *command, const void *field);
 /* "threads" -> "QUIPU_THREADS". */

@@ -25,6 +25,12 @@ enum {
     ANSWERING = WITH_MODEL | FOR_DEVICES | FOR_VERSION,
     ALL = ANSWERING | FOR_HELP,
 };
+#define LIST(kind, name, field, group, commands, value, highest, help)                                                 \
+    { name, 0, kind, group, commands, offsetof(options, field), value, NULL, NULL, 0, highest, help }
+#define SAMPLER(name, field, lowest, highest, help)                                                                    \
+    NUMBER(OPTION_REAL, name, 0, field, GROUP_SAMPLING, FOR_GENERATE, lowest, highest, NULL, help)
+#define SAMPLER_INT(name, field, help)                                                                                 \
+    NUMBER(OPTION_INT, name, 0, field, GROUP_SAMPLING, FOR_GENERATE, 0, MANY, NULL, help)
 #define MANY 1073741824.0           /* tokens */
 #define SEEDS 9223372036854774784.0 /* the last double before 2^63 */
 
@@ -71,12 +77,25 @@ const option_row option_rows[] = {
     FLAG("no-parse-special", 0, no_parse_special, GROUP_INPUT, FOR_TOKENIZE | FOR_GENERATE,
          "special tokens written in the text are plain characters"),
 
-    NUMBER(OPTION_INT, "new-tokens", 'n', new_tokens, GROUP_OUTPUT, FOR_GENERATE, 1, MANY, NULL,
+    NUMBER(OPTION_INT, "new-tokens", 'n', new_tokens, GROUP_ANSWER, FOR_GENERATE, 1, MANY, NULL,
            "at most this many new tokens (default: until an end token or the end of the context)"),
-    {"stop", 0, OPTION_TEXTS, GROUP_OUTPUT, FOR_GENERATE, offsetof(options, stop), "STR", NULL, NULL, 0, 0,
-     "stop before this text; may be given several times"},
-    FLAG("ignore-eos", 0, ignore_eos, GROUP_OUTPUT, FOR_GENERATE, "end tokens do not end the text"),
-    FLAG("show-special", 0, show_special, GROUP_OUTPUT, FOR_GENERATE, "show special tokens in the text"),
+    NUMBER(OPTION_INT, "min-new-tokens", 0, min_new_tokens, GROUP_ANSWER, FOR_GENERATE, 0, MANY, NULL,
+           "no end token before this many"),
+    LIST(OPTION_TEXTS, "stop", stop, GROUP_ANSWER, FOR_GENERATE, "STR", 0,
+         "stop before this text; may be given several times"),
+    LIST(OPTION_TEXTS, "ban", ban, GROUP_ANSWER, FOR_GENERATE, "STR", 0,
+         "this text must not appear, in whatever case: it is taken back and tried otherwise; may be given several "
+         "times"),
+    FLAG("ignore-eos", 0, ignore_eos, GROUP_ANSWER, FOR_GENERATE, "end tokens do not end the text"),
+    FLAG("show-special", 0, show_special, GROUP_ANSWER, FOR_GENERATE, "show special tokens in the text"),
+    FLAG("token-healing", 0, token_healing, GROUP_ANSWER, FOR_GENERATE,
+         "the last token of the prompt may be completed by the first new one"),
+    NUMBER(OPTION_INT, "logprobs", 0, logprobs, GROUP_ANSWER, FOR_GENERATE, 0, 1024, NULL,
+           "with --json: for each token its probability and the N most probable ones beside it"),
+    NUMBER(OPTION_INT, "loop-repeats", 0, loop_repeats, GROUP_ANSWER, FOR_GENERATE, 0, 1e6, NULL,
+           "stop when the newest tokens, at least 64, are one piece repeated N times; 0 is off"),
+    NUMBER(OPTION_INT, "num-choices", 0, num_choices, GROUP_OUTPUT, FOR_GENERATE, 1, 1024, NULL,
+           "this many answers to the prompt, which is read once; their seeds are seed, seed + 1 and so on"),
     NUMBER(OPTION_INT, "last", 0, last, GROUP_OUTPUT, FOR_LOGITS, 1, MANY, NULL,
            "logits of the last N positions only (default: of all)"),
     TEXT("output", 'o', output, GROUP_OUTPUT, FOR_LOGITS, "FILE", "the safetensors file to write"),
@@ -88,8 +107,8 @@ const option_row option_rows[] = {
 
     FLAG("greedy", 0, greedy, GROUP_SAMPLING, FOR_GENERATE, "always the most probable token: temperature 0"),
     NUMBER(OPTION_REAL, "temperature", 0, temperature, GROUP_SAMPLING, FOR_GENERATE, 0, 100, NULL,
-           "flatter above 1, sharper below; under 0.01 greedy (default of this and the next four: what the model's "
-           "generation_config.json recommends, else temperature 0.8)"),
+           "flatter above 1, sharper below; under 0.01 greedy (default of this, --top-k, --top-p, --min-p and "
+           "--repetition-penalty: what the model's generation_config.json recommends, else temperature 0.8)"),
     NUMBER(OPTION_INT, "top-k", 0, top_k, GROUP_SAMPLING, FOR_GENERATE, 0, MANY, NULL,
            "keep the N most probable tokens; 0 is off"),
     NUMBER(OPTION_REAL, "top-p", 0, top_p, GROUP_SAMPLING, FOR_GENERATE, 0, 1, NULL,
@@ -97,9 +116,36 @@ const option_row option_rows[] = {
     NUMBER(OPTION_REAL, "min-p", 0, min_p, GROUP_SAMPLING, FOR_GENERATE, 0, 1, NULL,
            "keep tokens at least N times as probable as the best; 0 is off (where the model recommends nothing: 0.05 "
            "if neither --top-k nor --top-p is given)"),
-    NUMBER(OPTION_REAL, "repetition-penalty", 0, repetition_penalty, GROUP_SAMPLING, FOR_GENERATE, 0, 100, NULL,
-           "makes ids that prompt or text already hold less probable, above 1; 0 or 1 is off"),
+    SAMPLER("typical", typical, 0, 1e6, "locally typical: keep this mass around the entropy; 0 or from 1 on is off"),
+    SAMPLER("tfs", tfs, 0, 1e6, "tail free: keep until the second differences sum to N; 0 or from 1 on is off"),
+    SAMPLER("top-a", top_a, 0, 1e6, "keep tokens of at least N times the square of the best probability; 0 is off"),
+    SAMPLER("smoothing-factor", smoothing_factor, 0, 1e6, "quadratic sampling; 0 is off"),
+    LIST(OPTION_REALS, "dynatemp", dynatemp, GROUP_SAMPLING, FOR_GENERATE, "LOW,HIGH,EXP", 1e6,
+         "temperature between LOW and HIGH by entropy to the power EXP (1 where left out)"),
     FLAG("temperature-last", 0, temperature_last, GROUP_SAMPLING, FOR_GENERATE, "temperature after the truncations"),
+    SAMPLER("skew", skew, -100, 100, "bends the random number, above 0 towards improbable tokens; 0 is off"),
+    SAMPLER("mirostat-tau", mirostat_tau, 0, 1e6, "mirostat 2 with this target surprise in bits; 0 is off"),
+    SAMPLER("mirostat-eta", mirostat_eta, 0, 1e6, "its learning rate; 0 means 0.1"),
+    SAMPLER("xtc-probability", xtc_probability, 0, 1, "exclude top choices with this probability; 0 is off"),
+    SAMPLER("xtc-threshold", xtc_threshold, 0, 1, "those but the last that are at least so probable; 0 means 0.1"),
+    SAMPLER("dry-multiplier", dry_multiplier, 0, 1e6, "DRY: penalty on what would continue a repetition; 0 is off"),
+    SAMPLER("dry-base", dry_base, 0, 1e6, "how fast it grows with the repetition's length; 0 means 1.75"),
+    SAMPLER_INT("dry-allowed-length", dry_allowed_length, "repetitions up to this length are free; 0 means 2"),
+    SAMPLER_INT("dry-range", dry_range, "newest tokens that DRY looks at; 0 means all"),
+    SAMPLER("repetition-penalty", repetition_penalty, 0, 100,
+            "makes ids that prompt or text already hold less probable, above 1; 0 or 1 is off"),
+    SAMPLER_INT("repetition-range", repetition_range,
+                "newest tokens that count in full for the repetition, frequency and presence penalties; 0 means all"),
+    SAMPLER_INT("repetition-decay", repetition_decay, "older tokens over which these three fade to nothing"),
+    SAMPLER("frequency-penalty", frequency_penalty, -1e6, 1e6, "taken from a token's logit for each time it occurs"),
+    SAMPLER("presence-penalty", presence_penalty, -1e6, 1e6, "taken from it once if it occurs"),
+    LIST(OPTION_BIASES, "logit-bias", logit_bias, GROUP_SAMPLING, FOR_GENERATE, "ID:VALUE", INT32_MAX,
+         "adds VALUE to the logit of a token, -inf forbids it; may be given several times"),
+    LIST(OPTION_IDS, "ban-token", ban_token, GROUP_SAMPLING, FOR_GENERATE, "ID", INT32_MAX,
+         "this token must not come; may be given several times"),
+    SAMPLER("cfg-scale", cfg_scale, -1e6, 1e6, "classifier-free guidance away from --negative-prompt; 1 is off"),
+    TEXT("negative-prompt", 0, negative_prompt, GROUP_SAMPLING, FOR_GENERATE, "TEXT",
+         "what --cfg-scale leads away from, taken as it is"),
     NUMBER(OPTION_INT, "seed", 0, seed, GROUP_SAMPLING, FOR_GENERATE, 0, SEEDS, NULL,
            "the same seed gives the same text (default: another one each time)"),
 
@@ -134,7 +180,7 @@ const option_row option_rows[] = {
 /* clang-format on */
 
 const size_t option_count = sizeof option_rows / sizeof *option_rows;
-_Static_assert(sizeof option_rows / sizeof *option_rows <= 64, "options.given has a bit for each row");
+_Static_assert(sizeof option_rows / sizeof *option_rows <= OPTION_MAX, "options.given has a place for each row");
 
 const option_rivals option_rival_rows[] = {
     {FOR_GENERATE | FOR_TOKENIZE, "prompt|file|ids"},
@@ -150,7 +196,7 @@ const option_rivals option_rival_rows[] = {
 const size_t option_rival_count = sizeof option_rival_rows / sizeof *option_rival_rows;
 
 const char *option_group_title(option_group group) {
-    static const char *const titles[GROUP_COUNT] = {"Model",   "Input",   "Output", "Sampling",
-                                                    "Measure", "Machine", "General"};
+    static const char *const titles[GROUP_COUNT] = {"Model",    "Input",   "Output",  "Answer",
+                                                    "Sampling", "Measure", "Machine", "General"};
     return titles[group];
 }

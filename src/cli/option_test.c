@@ -51,7 +51,7 @@ static void defaults_are_allowed(void **state) {
         options o;
         qp_error err;
         assert_int_equal(option_parse(&o, c, 0, NULL, &err), QP_OK);
-        assert_int_equal(o.given, 0);
+        for (size_t i = 0; i < option_count; i++) assert_false(o.given[i]);
         assert_string_equal(o.color, "auto");
         options_free(&o);
     }
@@ -79,6 +79,14 @@ static void all_kinds(void **state) {
     assert_string_equal(o.prompt, "--x");
     assert_true(o.temperature == 1e-3 && o.chat);
     options_free(&o);
+    const char *const lists[] = {
+        "--dynatemp=0.5,1.5,2", "--logit-bias=7:-1.5", "--logit-bias=9:-inf", "--ban-token=3", "--ban=x", NULL};
+    assert_int_equal(parse(&o, "generate", lists, NULL), QP_OK);
+    assert_true(o.dynatemp.count == 3 && o.dynatemp.at[1] == 1.5);
+    assert_true(o.logit_bias.count == 2 && o.logit_bias.at[0].id == 7 && o.logit_bias.at[0].bias == -1.5f);
+    assert_true(o.logit_bias.at[1].bias < -1e30f);
+    assert_true(o.ban_token.count == 1 && o.ban_token.at[0] == 3 && o.ban.count == 1);
+    options_free(&o);
     const char *const bench[] = {"-p", "512,0,7", "compute", "-b=1,4,16", NULL};
     assert_int_equal(parse(&o, "bench", bench, NULL), QP_OK);
     assert_int_equal(o.prompt_list.count, 3);
@@ -96,8 +104,16 @@ static const struct {
     {"generate", {"--temp=1"}, "did you mean --temperature?"},
     {"generate", {"--sede", "1"}, "did you mean --seed?"},
     {"generate", {"--lora", "x"}, "unknown option '--lora'"},
-    {"generate", {"--batch", "x"}, "unknown option '--batch'"},
-    {"generate", {"--mirostat-tau", "x"}, "unknown option"},
+    {"generate", {"--mirostat-tau", "x"}, "--mirostat-tau: 'x' is not a number"},
+    {"generate", {"--mirostat-eta", "-1"}, "allowed are 0 to"},
+    {"generate", {"--dynatemp", "1,"}, "--dynatemp: '' is not a number"},
+    {"generate", {"--dynatemp", "1,x"}, "--dynatemp: 'x' is not a number"},
+    {"generate", {"--logit-bias", "7"}, "--logit-bias: '7' is not ID:VALUE"},
+    {"generate", {"--logit-bias", "x:1"}, "--logit-bias: 'x' is not a whole number"},
+    {"generate", {"--logit-bias", "7:"}, "--logit-bias: '' is not a number"},
+    {"generate", {"--logit-bias", "7:nan"}, "--logit-bias: 'nan' is not a number"},
+    {"generate", {"--ban-token", "-1"}, "--ban-token: found -1, allowed are 0 to"},
+    {"generate", {"--num-choices", "0"}, "allowed are 1 to"},
     {"generate", {"-n5"}, "'-n 5'"},
     {"generate", {"-z"}, "unknown option '-z'"},
     {"generate", {"-model", "x"}, "unknown option '-model'; did you mean --model?"},
@@ -144,6 +160,37 @@ static void refusals(void **state) {
         assert_int_equal(parse(&o, wrong[i].command, words, NULL), QP_BAD_ARGUMENT);
         options_free(&o);
     }
+}
+
+/* A copy takes values of its own; the last of two that exclude each other holds. */
+static void one_value_after_the_other(void **state) {
+    options o, copy;
+    qp_error err;
+    const command_row *c = command_find("generate");
+    const char *const words[] = {"--stop", "a", "--logit-bias", "1:2", "--greedy", NULL};
+    assert_int_equal(parse(&o, "generate", words, NULL), QP_OK);
+    assert_int_equal(options_copy(&copy, &o, &err), QP_OK);
+    const option_row *temperature = option_find_own(c, "temperature"), *stop = option_find_own(c, "stop");
+    assert_int_equal(option_set(&copy, temperature, "temperature", "x", &err), QP_BAD_ARGUMENT);
+    assert_string_equal(err.text, "temperature: 'x' is not a number");
+    assert_true(copy.greedy);
+    assert_int_equal(option_set(&copy, temperature, "temperature", "1.5", &err), QP_OK);
+    assert_true(copy.temperature == 1.5 && !copy.greedy && o.greedy);
+    assert_int_equal(option_set(&copy, stop, "stop", "b", &err), QP_OK);
+    assert_int_equal(copy.stop.count, 2);
+    option_unset(&copy, stop);
+    assert_int_equal(copy.stop.count, 0);
+    assert_int_equal(o.stop.count, 1);
+    assert_non_null(option_find_own(c, "dry_allowed_length"));
+    assert_null(option_find_own(c, "model"));
+    assert_null(option_find_own(c, "prompt"));
+    options_free(&copy);
+    mem_fail_after(1);
+    const qp_status status = options_copy(&copy, &o, &err);
+    mem_fail_after(-1);
+    assert_int_equal(status, QP_NO_MEMORY);
+    options_free(&copy);
+    options_free(&o);
 }
 
 /* parse() with one environment variable set. */
@@ -202,10 +249,17 @@ static void environment_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_name_twice),        cmocka_unit_test(rows_are_whole),    cmocka_unit_test(rivals_exist),
-        cmocka_unit_test(forms_of_values),      cmocka_unit_test(all_kinds),         cmocka_unit_test(refusals),
-        cmocka_unit_test(environment),          cmocka_unit_test(environment_names), cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(no_name_twice),
+        cmocka_unit_test(rows_are_whole),
+        cmocka_unit_test(rivals_exist),
+        cmocka_unit_test(forms_of_values),
+        cmocka_unit_test(all_kinds),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(environment),
+        cmocka_unit_test(environment_names),
+        cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(defaults_are_allowed),
+        cmocka_unit_test(one_value_after_the_other),
     };
     for (size_t i = 0; i < option_count; i++) { /* the tester's own settings must not matter */
         char name[64];

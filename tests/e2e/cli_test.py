@@ -89,7 +89,12 @@ class Usage(Base):
         cases = [
             ([], "usage: quipu"), (["chta"], "unknown command 'chta'"), (["serve"], "unknown command"),
             (["tokenise"], "did you mean 'tokenize'?"), (["generate", "--temprature", "1"], "--temperature?"),
-            (["generate", "--batch", "x"], "unknown option '--batch'"), (["generate", "-n", "-1"], "allowed are"),
+            (["generate", "-n", "-1"], "allowed are"),
+            (["generate", "-p", "a", "--ban", ""], "--ban: the text is empty"),
+            (["generate", "-p", "a", "--logprobs", "2"], "--logprobs needs --json"),
+            (["generate", "-p", "a", "--dynatemp", "1"], "found 1 numbers"),
+            (["generate", "-p", "a", "--dynatemp", "2,1"], "it must be under HIGH"),
+            (["generate", "-p", "a", "--negative-prompt", "b"], "needs --cfg-scale"),
             (["generate", "-p"], "needs a value"), (["bench", "bandwidht"], "bandwidth|compute"),
             (["bench", "bandwidth", "-p", "4"], "has no meaning"), (["bench", "--shape", "x"], "tinyllama-1.1b"),
             (["bench", "-m", DEMO, "-p", "0", "-n", "0"], "nothing to measure"), (["help", "x"], "unknown command"),
