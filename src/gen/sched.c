@@ -64,6 +64,7 @@ static void reuse(engine *e, lane *l) {
     const int64_t gained = chain_reuse(&l->chain, l->ids, (int64_t)l->n, &copy);
     if (copy.n_tokens) store_copy(&e->store, copy);
     l->n_cached += (size_t)gained;
+    e->counts.cached_tokens += (uint64_t)gained;
 }
 
 static void open_chains(engine *e, job *j) {
