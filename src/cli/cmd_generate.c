@@ -4,6 +4,7 @@
  * choices run at the same time and are read one after the other: the library keeps what nobody has read yet. Ctrl-C
  * cancels the jobs from the interrupt's thread; their end events then come as any other. */
 #include "answer.h"
+#include "batch.h"
 #include "load.h"
 #include "prompt.h"
 #include "settings.h"
@@ -217,7 +218,9 @@ static qp_status check_options(session *s, qp_error *err) {
     const options *o = s->o;
     if (o->ids && (o->chat || o->no_special || o->no_parse_special || o->parse_special))
         return session_usage(s, err, "--ids are final: --chat and options about special tokens are for texts");
-    if (session_given(s, &o->logprobs) && !o->json)
+    if (!o->batch && (session_given(s, &o->output) || session_given(s, &o->order) || session_given(s, &o->max_jobs)))
+        return session_usage(s, err, "--output, --order and --max-jobs are for --batch");
+    if (session_given(s, &o->logprobs) && !o->json && !o->batch)
         return session_usage(s, err, "--logprobs needs --json: a text has no place for probabilities");
     const qp_status status = settings_check(o, err);
     s->is_wrong_usage = status != QP_OK;
@@ -233,6 +236,7 @@ static void free_all(generation *g) {
 
 qp_status cmd_generate(session *s, qp_error *err) {
     ERR_TRY(check_options(s, err));
+    if (s->o->batch) return batch_run(s, err);
     generation g = {.s = s};
     strbuf text = {0};
     qp_model *model = NULL;

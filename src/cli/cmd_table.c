@@ -14,8 +14,8 @@ const command_row command_rows[] = {
      "The text appears as it is made; standard error ends with one line about speed. With --json the whole answer is\n"
      "one document: text, ids, finish reason, usage and unrounded times. Ctrl-C stops the text and keeps what is "
      "there.\n",
-     {"quipu generate -p \"Once upon a time\" -n 100 --temperature 0.7 --seed 1",
-      "quipu generate --chat -p \"Tell me about the sea.\" -n 60"},
+     {"quipu generate --chat -p \"Tell me about the sea.\" -n 60 --temperature 0.7",
+      "echo '{\"id\": 1, \"prompt\": \"Once\", \"n\": 9}' | quipu generate --batch - --greedy"},
      cmd_generate},
     {"logits",
      FOR_LOGITS,

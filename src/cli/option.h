@@ -42,7 +42,8 @@ typedef struct options {
     option_ints threads_list;
     bool pin_threads;
     double rope_scale, rope_alpha, rope_yarn;
-    const char *prompt, *file, *ids, *output;
+    const char *prompt, *file, *ids, *batch, *order, *output;
+    int64_t max_jobs;
     int64_t new_tokens, min_new_tokens, num_choices, logprobs, loop_repeats, last;
     option_texts stop, ban;
     bool ignore_eos, chat, show_special, token_healing;

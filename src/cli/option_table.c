@@ -64,6 +64,9 @@ const option_row option_rows[] = {
          "token ids instead of text: a JSON array, or separated by blanks (- is standard input)"),
     TEXT("ids", 0, ids, GROUP_INPUT, FOR_LOGITS | FOR_DETOKENIZE, "FILE",
          "token ids: a JSON array, or separated by blanks (- or no such option: standard input)"),
+    TEXT("batch", 0, batch, GROUP_INPUT, FOR_GENERATE, "FILE",
+         "many prompts at once: each line {\"id\", \"prompt\", \"messages\" or \"ids\", and options of the groups "
+         "Answer and Sampling with underscores}; the results are lines of JSON (- is standard input)"),
     FLAG("chat", 0, chat, GROUP_INPUT, FOR_GENERATE, "the prompt is a user's message in the model's chat template"),
     TEXT("name", 0, name, GROUP_INPUT, FOR_TEMPLATE, "NAME", "which template, where the model has several"),
     FLAG("jsonl", 0, jsonl, GROUP_INPUT, FOR_TOKENIZE,
@@ -96,6 +99,11 @@ const option_row option_rows[] = {
            "stop when the newest tokens, at least 64, are one piece repeated N times; 0 is off"),
     NUMBER(OPTION_INT, "num-choices", 0, num_choices, GROUP_OUTPUT, FOR_GENERATE, 1, 1024, NULL,
            "this many answers to the prompt, which is read once; their seeds are seed, seed + 1 and so on"),
+    TEXT("output", 'o', output, GROUP_OUTPUT, FOR_GENERATE, "FILE",
+         "with --batch: write here; of a file that is there already, the lines in it are not done again"),
+    CHOICE("order", order, GROUP_OUTPUT, FOR_GENERATE, "input|as-finished", "input", "of the results of --batch"),
+    NUMBER(OPTION_INT, "max-jobs", 0, max_jobs, GROUP_OUTPUT, FOR_GENERATE, 1, 256, "32",
+           "lines of --batch that run at the same time"),
     NUMBER(OPTION_INT, "last", 0, last, GROUP_OUTPUT, FOR_LOGITS, 1, MANY, NULL,
            "logits of the last N positions only (default: of all)"),
     TEXT("output", 'o', output, GROUP_OUTPUT, FOR_LOGITS, "FILE", "the safetensors file to write"),
@@ -183,7 +191,8 @@ const size_t option_count = sizeof option_rows / sizeof *option_rows;
 _Static_assert(sizeof option_rows / sizeof *option_rows <= OPTION_MAX, "options.given has a place for each row");
 
 const option_rivals option_rival_rows[] = {
-    {FOR_GENERATE | FOR_TOKENIZE, "prompt|file|ids"},
+    {FOR_GENERATE | FOR_TOKENIZE, "prompt|file|ids|batch"},
+    {FOR_GENERATE, "batch|num-choices"},
     {FOR_GENERATE | FOR_TOKENIZE, "parse-special|no-parse-special"},
     {FOR_GENERATE, "greedy|temperature"},
     {FOR_TOKENIZE, "prompt|jsonl"},

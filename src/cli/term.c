@@ -34,7 +34,7 @@ const char *term_set(bool coloured, term_style style) {
     return coloured ? codes[style] : "";
 }
 
-void term_bar(term *t, const char *what, double done, double total) {
+void term_bar_note(term *t, const char *what, const char *note, double done, double total) {
     if (!t->live_err || t->quiet || !(total > 0)) return;
     const double now = clock_now();
     if (!t->bar_start) t->bar_start = now;
@@ -46,9 +46,11 @@ void term_bar(term *t, const char *what, double done, double total) {
     memset(bar, '#', (size_t)cells);
     memset(bar + cells, ' ', (size_t)(BAR_CELLS - cells));
     bar[BAR_CELLS] = 0;
-    fprintf(stderr, "\r%s [%s] %3.0f %%", what, bar, 100 * share);
+    fprintf(stderr, "\r%s [%s] %3.0f %%%s\033[K", what, bar, 100 * share, note);
     fflush(stderr);
 }
+
+void term_bar(term *t, const char *what, double done, double total) { term_bar_note(t, what, "", done, total); }
 
 void term_bar_end(term *t) {
     if (t->bar_drawn) fputs("\r\033[K", stderr);

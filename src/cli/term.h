@@ -23,6 +23,8 @@ void term_init(term *t, const char *color, bool quiet, bool verbose);
 const char *term_set(bool coloured, term_style style);
 /* Draws or updates "what [#####     ] 42 %" on stderr; the first 0.2 s show nothing. */
 void term_bar(term *t, const char *what, double done, double total);
+/* The same with something behind it, like speed. */
+void term_bar_note(term *t, const char *what, const char *note, double done, double total);
 /* Wipes the bar, if there is one. */
 void term_bar_end(term *t);
 
