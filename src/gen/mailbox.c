@@ -172,6 +172,8 @@ qp_status mailbox_read(mailbox *m, double deadline, qp_event *event, qp_error *e
         event->read_at = clock_now();
     }
     bell_unlock(&m->bell);
+    /* The engine may still be on its way to the watch with the end that was just read. */
+    if (status != QP_BUSY && event->kind == QP_EVENT_END) mailbox_leave(m);
     return status;
 }
 
