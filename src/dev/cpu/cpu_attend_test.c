@@ -10,7 +10,7 @@
 #include "harness.h"
 #include <math.h>
 
-enum { MOST_SPANS = 16 };
+enum { MOST_SPANS = 16, MOST_DEVICES = 16 };
 
 typedef struct past_rows {
     int64_t past;
@@ -186,20 +186,22 @@ static void attend_plainly(double *out, const step *s, const row_span *span, int
     mem_free(weights);
 }
 
-static void compare_plainly(const char *level, const shape *c, const step *s) {
-    double *expected = mem_array((size_t)c->dim, sizeof *expected);
+/* As `out` should be. */
+static double *expect_plainly(const step *s) {
+    const size_t dim = (size_t)s->a.kv.head_dim;
+    double *expected = mem_array((size_t)s->n_rows * width(s), sizeof *expected), *at = expected;
     for (int i = 0; i < s->a.n_spans; i++)
         for (int row = 0; row < s->spans[i].n_rows; row++)
-            for (int h = 0; h < c->n_heads; h++) {
-                attend_plainly(expected, s, &s->spans[i], row, h);
-                const float *got = s->out + (size_t)(s->spans[i].row + row) * width(s) + (size_t)h * (size_t)c->dim;
-                for (int d = 0; d < c->dim; d++)
-                    if (!(fabs(got[d] - expected[d]) <= 4e-6))
-                        fail_msg(
-                            "%s: %d/%d heads of %d, window %d, span %d, row %d, head %d, element %d: %.9g, not %.9g",
-                            level, c->n_heads, c->n_kv, c->dim, c->window, i, row, h, d, (double)got[d], expected[d]);
-            }
-    mem_free(expected);
+            for (int h = 0; h < s->a.n_heads; h++, at += dim) attend_plainly(at, s, &s->spans[i], row, h);
+    return expected;
+}
+
+static void compare(const device *d, const shape *c, const step *s, const double *expected) {
+    for (size_t i = 0; i < (size_t)s->n_rows * width(s); i++)
+        if (!(fabs(s->out[i] - expected[i]) <= 4e-6))
+            fail_msg("%s, %d threads: %d/%d heads of %d, window %d, row %zu, element %zu: %.9g, not %.9g", d->level,
+                     d->threads, c->n_heads, c->n_kv, c->dim, c->window, i / width(s), i % width(s), (double)s->out[i],
+                     expected[i]);
 }
 
 /* ---- tests ---- */
@@ -240,21 +242,31 @@ static const shape shapes[] = {
     {4, 4, 24, 250, KV_F16, {{5, 1}, {249, 1}, {250, 1}, {251, 1}, {511, 1}, {1024, 1}, {1500, 3}}},
 };
 
-static void every_level_is_softmax(void **state) {
-    for (int i = 0; dev_cpu_level(i); i++) {
-        const char *level = dev_cpu_level(i);
-        if (!is_tried(i)) continue;
-        for (int threads = 1; threads <= 2; threads++) { /* one for tiles, two for parts */
-            device *d = open_device(level, threads);
-            for (size_t j = 0; j < HARNESS_COUNT(shapes); j++) {
-                step s = make_step(&shapes[j], j + 1);
-                mem_free(result(d, &s));
-                compare_plainly(level, &shapes[j], &s);
-                free_step(&s);
-            }
-            dev_close(d);
+/* All tried levels with one thread (for tiles) and with two (for parts). */
+static int open_devices(device **devices) {
+    int n = 0;
+    for (int i = 0; dev_cpu_level(i); i++)
+        for (int threads = 1; threads <= 2 && is_tried(i); threads++) {
+            assert_in_range(n, 0, MOST_DEVICES - 1);
+            devices[n++] = open_device(dev_cpu_level(i), threads);
         }
+    return n;
+}
+
+static void every_level_is_softmax(void **state) {
+    device *devices[MOST_DEVICES];
+    const int n = open_devices(devices);
+    for (size_t i = 0; i < HARNESS_COUNT(shapes); i++) {
+        step s = make_step(&shapes[i], i + 1);
+        double *expected = expect_plainly(&s);
+        for (int j = 0; j < n; j++) {
+            mem_free(result(devices[j], &s));
+            compare(devices[j], &shapes[i], &s, expected);
+        }
+        mem_free(expected);
+        free_step(&s);
     }
+    for (int j = 0; j < n; j++) dev_close(devices[j]);
 }
 
 /* One span cut into chunks, one op each; all others left out. */
@@ -263,6 +275,24 @@ static void run_chunks(device *d, step *s, const row_span *span, int chunk) {
         const int n = span->n_rows - row < chunk ? span->n_rows - row : chunk;
         run_spans(d, s, &(row_span){span->row + row, n, span->past + row, span->pages}, 1);
     }
+}
+
+/* One, two and four threads of a level. */
+static void try_cuts(device *const *devices, step *s) {
+    static const int chunks[] = {1, 7, 64};
+    const size_t bytes = (size_t)s->n_rows * width(s) * sizeof(float);
+    float *expected = result(devices[0], s);
+    for (int t = 1; t < 3; t++) {
+        float *got = result(devices[t], s);
+        assert_memory_equal(got, expected, bytes);
+        mem_free(got);
+    }
+    for (size_t c = 0; c < HARNESS_COUNT(chunks); c++) {
+        memset(s->out, 0xFF, bytes);
+        for (int span = 0; span < s->a.n_spans; span++) run_chunks(devices[c % 3], s, &s->spans[span], chunks[c]);
+        assert_memory_equal(s->out, expected, bytes);
+    }
+    mem_free(expected);
 }
 
 /* Every position's key lies in the pages from the start: what a chunk must not see yet is there, and must not tell. */
@@ -279,32 +309,18 @@ static void cuts_and_threads_change_no_bit(void **state) {
         {40, 2, 16, 0, KV_F16, {{500, 40}, {5, 1}}},
         {7, 1, 40, 500, KV_F16, {{3000, 3}, {90, 1}, {256, 1}, {1, 1}, {511, 1}}},
         {1, 1, 128, 0, KV_F16, {{240, 60}, {2500, 1}}},
-        {16, 16, 8, 0, KV_F16, {{4300, 1}}},
+        {16, 16, 4, 0, KV_F16, {{4300, 1}}}, /* for the rounds below */
     };
-    static const int chunks[] = {1, 7, 64};
     for (int i = 0; dev_cpu_level(i); i++) {
         if (!is_tried(i)) continue;
         device *devices[3];
         for (int t = 0; t < 3; t++) devices[t] = open_device(dev_cpu_level(i), 1 << t);
         /* Pages go in rounds of one, and of six, though a task would take eight; or not apart at all. */
         cpu_of(devices[1])->parts_bytes = 40000;
-        cpu_of(devices[2])->parts_bytes = 4480;
+        cpu_of(devices[2])->parts_bytes = 7 * 16 * 6 * sizeof(float);
         for (size_t j = 0; j < HARNESS_COUNT(cut); j++) {
             step s = make_step(&cut[j], 77 + j);
-            const size_t bytes = (size_t)s.n_rows * width(&s) * sizeof(float);
-            float *expected = result(devices[0], &s);
-            for (int t = 1; t < 3; t++) {
-                float *got = result(devices[t], &s);
-                assert_memory_equal(got, expected, bytes);
-                mem_free(got);
-            }
-            for (size_t c = 0; c < HARNESS_COUNT(chunks); c++) {
-                memset(s.out, 0xFF, bytes);
-                for (int span = 0; span < s.a.n_spans; span++)
-                    run_chunks(devices[c % 3], &s, &s.spans[span], chunks[c]);
-                assert_memory_equal(s.out, expected, bytes);
-            }
-            mem_free(expected);
+            try_cuts(devices, &s);
             free_step(&s);
         }
         for (int t = 0; t < 3; t++) dev_close(devices[t]);
