@@ -16,8 +16,8 @@ static const struct {
     {"hello world", {"xyz", "world", "hello"}, 2, 0},
     {"END#", {"##", "END"}, 1, 0},
     {"aaab", {"aab"}, 0, 1},
-    {"abcd", {"abc", "bc"}, 0, 0},   /* both end together: the longest */
-    {"abcd", {"abcd", "bc"}, 1, 1},  /* "bc" is complete first */
+    {"abcd", {"abc", "bc"}, 0, 0},  /* both end together: the longest */
+    {"abcd", {"abcd", "bc"}, 1, 1}, /* "bc" is complete first */
     {"one tw", {"two"}, -1, 0},
     {"caf\xc3\xa9 noir", {"\xc3\xa9"}, 0, 3},
 };
@@ -87,9 +87,8 @@ static void empty_texts_and_short_memory_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_first_complete_match_wins),
-                                       cmocka_unit_test(only_what_may_still_match_is_held),
-                                       cmocka_unit_test(case_is_ignored_where_asked),
-                                       cmocka_unit_test(empty_texts_and_short_memory_are_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_complete_match_wins), cmocka_unit_test(only_what_may_still_match_is_held),
+        cmocka_unit_test(case_is_ignored_where_asked), cmocka_unit_test(empty_texts_and_short_memory_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,8 @@ static void check_idle(qp_generator *g) {
     qp_generator_stats s;
     for (int i = 0; i < 2000; i++) {
         qp_generator_get_stats(g, &s);
-        if (!s.jobs_running && !s.jobs_waiting && s.jobs_submitted == s.jobs_finished + s.jobs_cancelled + s.jobs_failed)
+        if (!s.jobs_running && !s.jobs_waiting &&
+            s.jobs_submitted == s.jobs_finished + s.jobs_cancelled + s.jobs_failed)
             break;
         usleep(1000);
     }
@@ -329,11 +330,14 @@ static void stops_and_lengths(void **state) {
     const char *stop = a.text + 20; /* all of what comes after 20 bytes is a stop text */
     o.stop = &stop;
     o.n_stop = 1;
-    run(g, o, &b);
+    qp_job *stopped = submit(g, o);
+    read_answer(stopped, &b);
     assert_int_equal(b.end.finish, QP_FINISH_STOP);
     assert_int_equal(b.bytes, 20);
     assert_memory_equal(a.text, b.text, 20);
     assert_string_equal(b.end.stop_text, stop);
+    assert_string_equal(b.end.held_text, stop);
+    qp_job_free(stopped);
     o.n_stop = 0;
     o.stop_ids = &a.ids[7];
     o.n_stop_ids = 1;
@@ -369,11 +373,12 @@ static void banned_texts_never_appear(void **state) {
     answer a, b, c;
     qp_generator *g = new_generator(demo, (qp_generator_options){0});
     for (uint64_t seed = 1; seed < 6; seed++) {
-        qp_job_options o = {.prompt = "Once upon a time",
-                            .max_new_tokens = 120,
-                            .ban = bans,
-                            .n_ban = 4,
-                            .sampling = {.temperature = 0.9f, .top_k = 40, .seed = seed, .mirostat_tau = seed % 2 * 5.0f}};
+        qp_job_options o = {
+            .prompt = "Once upon a time",
+            .max_new_tokens = 120,
+            .ban = bans,
+            .n_ban = 4,
+            .sampling = {.temperature = 0.9f, .top_k = 40, .seed = seed, .mirostat_tau = seed % 2 * 5.0f}};
         run(g, o, &a);
         for (int i = 0; i < 4; i++) assert_null(strcasestr(a.text, bans[i]));
         assert_true(a.end.stats.suppressed > 0);
@@ -381,9 +386,9 @@ static void banned_texts_never_appear(void **state) {
         char *text;
         size_t bytes;
         qp_error err;
-        assert_int_equal(qp_detokenize(qp_model_peek_tokenizer(demo), a.ids, a.n, QP_DETOKENIZE_SKIP_SPECIAL, &text,
-                                       &bytes, &err),
-                         QP_OK);
+        assert_int_equal(
+            qp_detokenize(qp_model_peek_tokenizer(demo), a.ids, a.n, QP_DETOKENIZE_SKIP_SPECIAL, &text, &bytes, &err),
+            QP_OK);
         assert_string_equal(text, a.text);
         qp_free(text);
         qp_job *other = submit(g, (qp_job_options){.prompt = "Once upon a", .max_new_tokens = 100});
@@ -456,7 +461,8 @@ static void tokens_come_with_their_chances(void **state) {
             assert_true(t->top[0].logprob >= t->top[1].logprob && t->top[1].logprob >= t->top[2].logprob);
             assert_true(t->logits[t->top[0].id] >= t->logits[t->id]);
             const float gap = t->logits[t->top[0].id] - t->logits[t->id];
-            assert_true(gap - (t->top[0].logprob - t->logprob) < 1e-3f && gap - (t->top[0].logprob - t->logprob) > -1e-3f);
+            assert_true(gap - (t->top[0].logprob - t->logprob) < 1e-3f &&
+                        gap - (t->top[0].logprob - t->logprob) > -1e-3f);
         }
     }
     assert_int_equal(n, 10);
