@@ -209,7 +209,8 @@ static qp_status add_text(job *j, const pick *p, qp_error *err) {
     if (j->detok) ERR_TRY(detok_next(j->detok, c->id, &text, &has_text, err));
     const size_t healed = j->heal_left < text.bytes ? j->heal_left : text.bytes;
     j->heal_left -= healed;
-    return hold_add(&j->hold, &item, (span){text.at + healed, text.bytes - healed}, has_text, err);
+    if (healed) text = (span){text.at + healed, text.bytes - healed};
+    return hold_add(&j->hold, &item, text, has_text, err);
 }
 
 static qp_status accept(engine *e, pick *p, qp_error *err) {
