@@ -182,6 +182,7 @@ span vocab_piece(const vocab *v, int32_t id) {
 }
 
 const vocab_entry *vocab_next(const vocab *v, const vocab_entry *entry) {
+    if (!v->pool) return NULL;
     const char *at = entry ? (const char *)entry + entry_bytes(entry->bytes) : v->pool + FIRST_PLACE;
-    return v->pool && at < v->pool + v->pool_bytes ? (const vocab_entry *)(const void *)at : NULL;
+    return at < v->pool + v->pool_bytes ? (const vocab_entry *)(const void *)at : NULL;
 }
