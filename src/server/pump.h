@@ -1,0 +1,45 @@
+/* pump.h — one thread that reads the events of all jobs and hands them to whoever writes the answers.
+ *
+ * A request owns any number of jobs: prompts times choices. The pump submits them together, watches them through one
+ * qp_watch, cancels them when the client goes, and stops reading for a client that does not read: the engine merges the
+ * text meanwhile, so memory stays bounded and nothing is lost.
+ *
+ * All callbacks of all requests come on the pump's thread and must be quick: write JSON, send, return. */
+#ifndef SERVER_PUMP_H
+#define SERVER_PUMP_H
+
+#include "http.h"
+#include "models.h"
+
+typedef struct pump pump;
+
+typedef struct pump_calls {
+    /* Text or progress of the prompt (where options.show_prompt asks for it). */
+    void (*on_event)(void *user, int choice, const qp_event *event);
+    /* Once for each choice, its last: event->kind is QP_EVENT_END. `failure` is NULL unless the job failed. A cancelled
+     * job has QP_FINISH_CANCELLED, and http_cancel_cause says why; one whose time ran out QP_FINISH_TIMEOUT. */
+    void (*on_end)(void *user, int choice, const qp_event *event, const qp_error *failure);
+    /* Nothing was answered for one ping interval: a stream should begin now. May be NULL. */
+    void (*on_late)(void *user);
+    /* After the last on_end: completes the answer and frees `user`. */
+    void (*on_done)(void *user);
+} pump_calls;
+
+typedef struct pump_order {
+    http_request *request;         /* held by the pump until on_done has returned */
+    model_slot *model;             /* likewise */
+    const qp_job_options *prompts; /* one for each prompt; watch and user are the pump's */
+    int n_prompts;
+    int n; /* choices of each prompt; choice = prompt * n + i */
+    const pump_calls *calls;
+    void *user;
+} pump_order;
+
+/* Either all jobs are submitted, and on_done will come (perhaps before this returns), or none is and nothing will be
+ * called: the caller then answers. QP_BUSY: the queue is full. */
+qp_status pump_submit(const pump_order *order, qp_error *err);
+
+/* The job's handle for qp_job_peek_prompt and qp_job_get_progress: on the pump's thread, until its on_end returns. */
+qp_job *pump_peek_job(http_request *r, int choice);
+
+#endif

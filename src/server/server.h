@@ -1,0 +1,46 @@
+/* server.h — what all parts of one server share, and its life: start, run until told to end, stop.
+ *
+ * cli/cmd_serve.c calls it. Parts find each other through this struct; each guards its own state, so the struct itself
+ * needs no lock. The order of starting is the order of the members, stopping goes the other way. */
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+#include "config.h"
+#include "http.h"
+
+typedef struct keys keys;
+typedef struct metrics metrics;
+typedef struct models models;
+typedef struct templates templates;
+typedef struct presets presets;
+typedef struct health health;
+typedef struct jobs jobs;
+typedef struct transport transport;
+typedef struct slog slog;
+struct pump;
+
+typedef struct server {
+    const config *config;
+    slog *log;
+    metrics *metrics;
+    keys *keys;
+    health *health;
+    presets *presets;
+    templates *templates;
+    models *models;
+    jobs *jobs;
+    struct pump *pump;
+    transport *transport;
+    double started;          /* clock_now() */
+    int64_t started_unix;    /* seconds since 1970 */
+    atomic_bool is_draining; /* generation is refused; see drain.h */
+    atomic_bool is_fatal;    /* the device cannot go on: the process must end */
+} server;
+
+/* Everything but listening; `path` is the model to load, NULL: none. The configuration and the log must outlive it. */
+qp_status server_new(server **out, const config *c, slog *log, qp_error *err);
+void server_free(server *s);
+/* Listens. *port: where, also when the configuration says 0. */
+qp_status server_listen(server *s, int *port, qp_error *err);
+
+#endif
