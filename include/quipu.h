@@ -279,6 +279,15 @@ typedef struct qp_template qp_template;
 QP_API qp_status qp_template_open(qp_template **out, const char *path, const char *name, qp_error *err);
 /* From source text. */
 QP_API qp_status qp_template_new(qp_template **out, const char *source, size_t source_bytes, qp_error *err);
+/* A prompt format of quipu's own ("chatml", "llama2" ...), for models that come without a template. Its "tokens" are
+ * the caller's to give where the format writes bos_token or eos_token. */
+QP_API qp_status qp_template_builtin(qp_template **out, const char *name, qp_error *err);
+/* Names of these formats: 0, 1, ... until NULL. */
+QP_API const char *qp_template_builtin_name(int index);
+/* Texts at which an answer in the format of this name ends, beside the end tokens: 0, 1, ... until NULL. */
+QP_API const char *qp_template_builtin_stop(const char *name, int index);
+/* The template's source, ends with a zero byte; lives as long as the template. */
+QP_API const char *qp_template_peek_source(const qp_template *chat_template, size_t *source_bytes);
 QP_API void qp_template_free(qp_template *chat_template);
 /* Renders: `input_json` is an object {"messages", "tools"?, "add_generation_prompt"?, "continue_final_message"?,
  * "now"?, "tokens"?, any other key = variable}. *text is qp_free()d by the caller. *raised is set when the template

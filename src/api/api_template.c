@@ -38,6 +38,27 @@ qp_status qp_template_new(qp_template **out, const char *source, size_t source_b
     return wrap(out, c, status, err);
 }
 
+qp_status qp_template_builtin(qp_template **out, const char *name, qp_error *err) {
+    chat *c = NULL;
+    if (!out) return err_set(err, QP_BAD_ARGUMENT, 0, "qp_template_builtin: out is NULL");
+    *out = NULL;
+    if (!name) return err_set(err, QP_BAD_ARGUMENT, 0, "qp_template_builtin: name is NULL");
+    const qp_status status = chat_builtin(&c, name, err);
+    return wrap(out, c, status, err);
+}
+
+const char *qp_template_builtin_name(int index) { return chat_builtin_name(index); }
+
+const char *qp_template_builtin_stop(const char *name, int index) {
+    return name ? chat_builtin_stop(name, index) : NULL;
+}
+
+const char *qp_template_peek_source(const qp_template *chat_template, size_t *source_bytes) {
+    const span source = chat_template ? chat_source(chat_template->chat) : (span){NULL, 0};
+    if (source_bytes) *source_bytes = source.bytes;
+    return source.at;
+}
+
 void qp_template_free(qp_template *chat_template) {
     if (!chat_template) return;
     chat_free(chat_template->chat);

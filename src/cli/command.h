@@ -18,6 +18,7 @@ enum {
     FOR_DEVICES = 1 << 7,
     FOR_VERSION = 1 << 8,
     FOR_HELP = 1 << 9,
+    FOR_CHAT = 1 << 10,
 };
 
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 130 };

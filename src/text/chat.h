@@ -21,6 +21,8 @@ qp_status chat_new(chat **out, span source, qp_error *err);
 qp_status chat_builtin(chat **out, const char *name, qp_error *err);
 /* Names of the built-in formats: 0, 1, ... until NULL. */
 const char *chat_builtin_name(int index);
+/* Texts at which an answer in this format ends, beside the end tokens: 0, 1, ... until NULL. */
+const char *chat_builtin_stop(const char *name, int index);
 void chat_free(chat *c);
 
 /* Appends the rendering to `out`. `input` is an object {"messages", "tools"?, "documents"?,

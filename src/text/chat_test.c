@@ -363,6 +363,7 @@ static void test_builtin(void **state) {
         const char *name, *wanted;
     } rows[] = {
         {"raw", "Sabc"},
+        {"script", "<s>S\n\nUser: a\nAssistant: b\nUser: c\nAssistant:"},
         {"chatml", "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>"
                    "\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n"},
         {"llama2", "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\na [/INST] b </s><s>[INST] c [/INST]"},
@@ -392,13 +393,21 @@ static void test_builtin(void **state) {
         assert_string_equal(chat_builtin_name((int)i), rows[i].name);
         assert_int_equal(chat_builtin(&c, rows[i].name, &err), QP_OK);
         expect(c, TALK, QP_OK, rows[i].wanted);
+        const char *stop; /* is the beginning of what would follow an answer: found after the last one, or a token */
+        for (int k = 0; (stop = chat_builtin_stop(rows[i].name, k)); k++)
+            assert_true(strstr(rows[i].wanted, stop) || (stop[0] == '<' && stop[strlen(stop) - 1] == '>'));
+        assert_true(strcmp(rows[i].name, "raw") ? chat_builtin_stop(rows[i].name, 0) != NULL
+                                                : !chat_builtin_stop("raw", 0));
+        assert_null(chat_builtin_stop(rows[i].name, -1));
+        assert_null(chat_builtin_stop(rows[i].name, 99));
         expect(c, "{\"messages\": []}", QP_OK, ""); /* nothing comes of nothing, not even an error */
         chat_free(c);
     }
     assert_null(chat_builtin_name(HARNESS_COUNT(rows)));
     assert_null(chat_builtin_name(-1));
+    assert_null(chat_builtin_stop("nosuch", 0));
     assert_int_equal(chat_builtin(&c, "nosuch", &err), QP_BAD_ARGUMENT);
-    assert_non_null(strstr(err.text, "no prompt format named \"nosuch\"; there are: raw, chatml, llama2"));
+    assert_non_null(strstr(err.text, "no prompt format named \"nosuch\"; there are: raw, script, chatml, llama2"));
 }
 
 /* ---- flat content ---- */
