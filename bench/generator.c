@@ -80,6 +80,7 @@ typedef struct soak {
     atomic_long next, ended, n_finished, n_cancelled, n_dropped;
     double *latency; /* [n], NaN for those that were cancelled */
     _Atomic double settled_mb;
+    qp_generator_stats marks[TENTHS + 1]; /* when each tenth of the jobs had ended */
 } soak;
 
 /* Reads until the end, or until `patience` seconds have gone; the end's finish, QP_FINISH_NONE when patience ended. */
@@ -130,7 +131,10 @@ static void *soak_client(void *argument) {
     double usual_s = 0.05;
     for (long i; (i = atomic_fetch_add(&s->next, 1)) < s->n;) {
         soak_one(s, i, &usual_s);
-        if (atomic_fetch_add(&s->ended, 1) + 1 == SETTLED) s->settled_mb = resident_mb();
+        const long ended = atomic_fetch_add(&s->ended, 1) + 1;
+        if (ended == SETTLED) s->settled_mb = resident_mb();
+        if (ended % (s->n / TENTHS) == 0 && ended / (s->n / TENTHS) <= TENTHS)
+            qp_generator_get_stats(s->gen, &s->marks[ended / (s->n / TENTHS)]);
     }
     return NULL;
 }
@@ -146,6 +150,23 @@ static double median_ms(const soak *s, long first, long n) {
     return median * 1e3;
 }
 
+/* Microseconds of a step of each tenth: what the engine itself takes, which must not grow whatever else the machine
+ * does, and what the model takes. */
+static void tell_steps(const soak *s) {
+    printf("], \"engine_us_per_step\": [");
+    for (int i = 1; i <= TENTHS; i++) {
+        const qp_generator_stats *a = &s->marks[i - 1], *b = &s->marks[i];
+        const double model_s = b->total_model_s - a->total_model_s, all_s = b->total_step_s - a->total_step_s;
+        printf("%s%.1f", i > 1 ? ", " : "", (all_s - model_s) / (double)(b->steps - a->steps) * 1e6);
+    }
+    printf("], \"model_us_per_step\": [");
+    for (int i = 1; i <= TENTHS; i++) {
+        const qp_generator_stats *a = &s->marks[i - 1], *b = &s->marks[i];
+        printf("%s%.1f", i > 1 ? ", " : "",
+               (b->total_model_s - a->total_model_s) / (double)(b->steps - a->steps) * 1e6);
+    }
+}
+
 static void soak_tell(const soak *s, double took) {
     const qp_generator_stats c = stats_at_rest(s->gen);
     const long window = s->n < 2 * WINDOW ? s->n / 2 : WINDOW;
@@ -154,6 +175,7 @@ static void soak_tell(const soak *s, double took) {
            "\"tokens_per_s\": %.1f, \"first_ms\": %.3f, \"last_ms\": %.3f, \"last_over_first\": %.3f, \"tenths_ms\": [",
            s->n, CLIENTS, took, (double)s->n / took, (double)c.new_tokens / took, first, last, last / first);
     for (long i = 0; i < TENTHS; i++) printf("%s%.3f", i ? ", " : "", median_ms(s, i * (s->n / TENTHS), s->n / TENTHS));
+    tell_steps(s);
     if (s->n >= SETTLED) printf("], \"settled_mb\": %.2f", s->settled_mb);
     printf("%s, \"end_mb\": %.2f, \"pages_used\": %llu, \"submitted\": %llu, \"finished\": %llu, \"cancelled\": %llu, "
            "\"failed\": %llu, \"saw_finished\": %ld, \"saw_cancelled\": %ld, \"dropped\": %ld}\n",
@@ -169,7 +191,9 @@ static void ask_soak(long n) {
     if (n < TENTHS) n = TENTHS;
     soak s = {.n = n, .latency = need_memory((size_t)n, sizeof(double))};
     for (long i = 0; i < n; i++) s.latency[i] = (double)NAN; /* all of it resident from the beginning */
-    need(qp_generator_new(&s.gen, model, NULL, &err), &err);
+    /* Pages for all clients at once, and as many again that the cache keeps and gives up. */
+    const qp_generator_options options = {.size = sizeof options, .cache_tokens = (uint64_t)2 * CLIENTS * 256};
+    need(qp_generator_new(&s.gen, model, &options, &err), &err);
     const double start = clock_now();
     for (int i = 0; i < CLIENTS; i++)
         if (pthread_create(&clients[i], NULL, soak_client, &s)) exit(1);
@@ -239,81 +263,132 @@ static void run_prompt(qp_generator *gen, size_t n) {
 }
 
 typedef struct smoothness {
-    double median_ms, p99_ms, worst_ms, delivery_p50_us, delivery_p99_us, seconds;
-    size_t n_gaps;
+    double median_ms, p99_ms, worst_ms, p99_over_median, delivery_p50_us, delivery_p99_us, seconds;
+    size_t n_gaps, most_tokens; /* most_tokens: of one stream */
 } smoothness;
 
+/* What a token takes depends on how many came before it: each gap is compared with the median gap of undisturbed
+ * streams at the same place. */
+enum { SAME_PLACE = 64, PLACES = MOST_STREAM / SAME_PLACE + 1 };
+
+static bool is_within(const stream *s, size_t i, double from, double until) {
+    return !s->is_slow && s->read_at[i] > from && s->read_at[i - 1] < until;
+}
+
+static double gap(const stream *s, size_t i) { return s->read_at[i] - s->read_at[i - 1]; }
+
+/* Median gap at each place, NaN where no stream came. */
+static void learn_usual(const stream *streams, double usual[PLACES]) {
+    double *gaps = need_memory((size_t)CLIENTS * SAME_PLACE, sizeof *gaps);
+    for (size_t place = 0; place < PLACES; place++) {
+        size_t n = 0;
+        for (const stream *s = streams; s < streams + CLIENTS; s++)
+            for (size_t i = place * SAME_PLACE; i < (place + 1) * SAME_PLACE && i < s->n; i++)
+                if (i) gaps[n++] = gap(s, i);
+        usual[place] = quantile(gaps, n, 0.5);
+    }
+    free(gaps);
+}
+
 /* Of the streams that read at once, within the time. */
-static smoothness sum_up(const stream *streams, double from, double until) {
-    double *gaps = need_memory((size_t)CLIENTS * MOST_STREAM, sizeof *gaps);
-    double *late = need_memory((size_t)CLIENTS * MOST_STREAM, sizeof *late);
-    size_t n = 0;
-    for (const stream *s = streams; s < streams + CLIENTS; s++)
-        for (size_t i = 1; !s->is_slow && i < s->n; i++)
-            if (s->read_at[i] > from && s->read_at[i - 1] < until) {
-                gaps[n] = s->read_at[i] - s->read_at[i - 1];
+static smoothness sum_up(const stream *streams, double from, double until, const double usual[PLACES]) {
+    double *gaps = need_memory((size_t)3 * CLIENTS * MOST_STREAM, sizeof *gaps);
+    double *late = gaps + CLIENTS * MOST_STREAM, *ratios = late + CLIENTS * MOST_STREAM;
+    size_t n = 0, most = 0;
+    for (const stream *s = streams; s < streams + CLIENTS; s++) {
+        if (s->n > most) most = s->n;
+        for (size_t i = 1; i < s->n; i++)
+            if (is_within(s, i, from, until)) {
+                gaps[n] = gap(s, i);
+                ratios[n] = gaps[n] / usual[i / SAME_PLACE];
                 late[n++] = s->delivery[i];
             }
+    }
     const smoothness out = {.median_ms = quantile(gaps, n, 0.5) * 1e3,
                             .p99_ms = quantile(gaps, n, 0.99) * 1e3,
                             .worst_ms = quantile(gaps, n, 1) * 1e3,
+                            .p99_over_median = quantile(ratios, n, 0.99),
                             .delivery_p50_us = quantile(late, n, 0.5) * 1e6,
                             .delivery_p99_us = quantile(late, n, 0.99) * 1e6,
                             .seconds = until - from,
-                            .n_gaps = n};
+                            .n_gaps = n,
+                            .most_tokens = most};
     free(gaps);
-    free(late);
     return out;
 }
 
-/* With `prompt` tokens arriving (0: none) in the midst, or one stream that reads once a second. */
-static smoothness run_streams(size_t prompt, bool has_slow) {
-    const qp_generator_options options = {.size = sizeof options,
-                                          .cache_tokens = prompt + (uint64_t)CLIENTS * (prompt ? 2048 : 1024)};
-    stream streams[CLIENTS] = {0};
-    qp_generator *gen;
-    qp_error err;
-    need(qp_generator_new(&gen, model, &options, &err), &err);
-    atomic_store(&n_warm, 0);
-    for (int i = 0; i < CLIENTS; i++) {
-        streams[i].is_slow = has_slow && i == 0;
-        start_stream(&streams[i], gen, (uint64_t)i, prompt ? MOST_STREAM / 10 : STREAM_TOKENS);
-    }
-    while (atomic_load(&n_warm) < CLIENTS) wait_s(0.001);
-    const double from = clock_now();
-    double until = (double)INFINITY;
-    if (prompt) {
-        run_prompt(gen, prompt);
-        until = clock_now();
-        for (int i = 0; i < CLIENTS; i++) qp_job_cancel(streams[i].job);
-    }
-    for (int i = 0; i < CLIENTS; i++) pthread_join(streams[i].thread, NULL);
-    const smoothness out = sum_up(streams, from, prompt ? until : clock_now());
+static void free_streams(stream *streams) {
     for (int i = 0; i < CLIENTS; i++) {
         qp_job_free(streams[i].job);
         free(streams[i].read_at);
         free(streams[i].delivery);
     }
+}
+
+/* What disturbs: a prompt of so many tokens in the midst (0: none), or one stream that reads once a second. Streams
+ * of `tokens` end by themselves, where a prompt comes they end with its first token. */
+typedef struct disturbance {
+    size_t prompt, tokens;
+    bool has_slow;
+} disturbance;
+
+/* *from: all streams are warm; *until: the prompt is done, or all streams are. */
+static void run_streams(stream *streams, const disturbance *d, double *from, double *until) {
+    const size_t each = (d->tokens + MOST_PROMPT + 255) / 256 * 256;
+    const qp_generator_options options = {.size = sizeof options, .cache_tokens = d->prompt + 256 + CLIENTS * each};
+    qp_generator *gen;
+    qp_error err;
+    need(qp_generator_new(&gen, model, &options, &err), &err);
+    atomic_store(&n_warm, 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        streams[i].is_slow = d->has_slow && i == 0;
+        start_stream(&streams[i], gen, (uint64_t)i, d->tokens);
+    }
+    while (atomic_load(&n_warm) < CLIENTS) wait_s(0.001);
+    *from = clock_now();
+    if (d->prompt) {
+        run_prompt(gen, d->prompt);
+        *until = clock_now();
+        for (int i = 0; i < CLIENTS; i++) qp_job_cancel(streams[i].job);
+    }
+    for (int i = 0; i < CLIENTS; i++) pthread_join(streams[i].thread, NULL);
+    if (!d->prompt) *until = clock_now();
     qp_generator_free(gen);
-    return out;
 }
 
-static void smooth_tell(const char *name, const smoothness *s, double median_ms) {
+static void smooth_tell(const char *name, const smoothness *s) {
     printf(", \"%s\": {\"median_ms\": %.3f, \"p99_ms\": %.3f, \"worst_ms\": %.3f, \"p99_over_median\": %.3f, "
-           "\"delivery_p50_us\": %.1f, \"delivery_p99_us\": %.1f, \"gaps\": %zu, \"seconds\": %.2f}",
-           name, s->median_ms, s->p99_ms, s->worst_ms, s->p99_ms / median_ms, s->delivery_p50_us, s->delivery_p99_us,
-           s->n_gaps, s->seconds);
+           "\"delivery_p50_us\": %.1f, \"delivery_p99_us\": %.1f, \"gaps\": %zu, \"tokens\": %zu, \"seconds\": %.2f}",
+           name, s->median_ms, s->p99_ms, s->worst_ms, s->p99_over_median, s->delivery_p50_us, s->delivery_p99_us,
+           s->n_gaps, s->most_tokens, s->seconds);
 }
 
-/* All quotients are over the median of the undisturbed run. */
+static size_t longest(const stream *streams) {
+    size_t n = 0;
+    for (int i = 0; i < CLIENTS; i++) n = streams[i].n > n ? streams[i].n : n;
+    return n;
+}
+
+/* The disturbed run comes first: it says how long the undisturbed streams must be for the comparison. */
 static void ask_smooth(long prompt) {
-    const smoothness alone = run_streams(0, false), disturbed = run_streams((size_t)prompt, false),
-                     slow = run_streams(0, true);
+    static double usual[PLACES];
+    stream disturbed[CLIENTS] = {0}, alone[CLIENTS] = {0}, beside_slow[CLIENTS] = {0};
+    double from[3], until[3];
+    run_streams(disturbed, &(disturbance){.prompt = (size_t)prompt, .tokens = MOST_STREAM / 4}, &from[0], &until[0]);
+    const size_t n = longest(disturbed) + 1 > STREAM_TOKENS ? longest(disturbed) + 1 : STREAM_TOKENS;
+    run_streams(alone, &(disturbance){.tokens = n}, &from[1], &until[1]);
+    run_streams(beside_slow, &(disturbance){.tokens = STREAM_TOKENS, .has_slow = true}, &from[2], &until[2]);
+    learn_usual(alone, usual);
+    const smoothness sums[] = {sum_up(alone, from[1], until[1], usual), sum_up(disturbed, from[0], until[0], usual),
+                               sum_up(beside_slow, from[2], until[2], usual)};
     printf("{\"question\": \"smooth\", \"streams\": %d, \"prompt_tokens\": %ld", CLIENTS, prompt);
-    smooth_tell("undisturbed", &alone, alone.median_ms);
-    smooth_tell("with_prompt", &disturbed, alone.median_ms);
-    smooth_tell("with_slow_reader", &slow, alone.median_ms);
+    smooth_tell("undisturbed", &sums[0]);
+    smooth_tell("with_prompt", &sums[1]);
+    smooth_tell("with_slow_reader", &sums[2]);
     printf("}\n");
+    free_streams(disturbed);
+    free_streams(alone);
+    free_streams(beside_slow);
 }
 
 /* ---- batch: what sequences gain from running together, and what the engine itself takes ---- */

@@ -6,6 +6,7 @@
 #include "clock.h"
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -33,6 +34,7 @@ void bell_close(bell *b) {
 void bell_lock(bell *b) { pthread_mutex_lock(&b->lock); }
 void bell_unlock(bell *b) { pthread_mutex_unlock(&b->lock); }
 void bell_ring(bell *b) { pthread_cond_broadcast(&b->rung); }
+void bell_give_way(void) { sched_yield(); }
 
 bool bell_wait(bell *b, double deadline) {
     const double left = deadline - clock_now();

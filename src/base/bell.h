@@ -19,6 +19,9 @@ void bell_lock(bell *b);
 void bell_unlock(bell *b);
 /* Wakes all who wait; with or without the lock. */
 void bell_ring(bell *b);
+/* Lets those who were woken run first where they share a core with the caller. A kernel may otherwise leave them
+ * waiting for the rest of the caller's slice, some milliseconds. */
+void bell_give_way(void);
 /* With the lock held: gives it up until the bell rings or `deadline` (INFINITY: none) has passed; false if it has. May
  * also return true for no reason. */
 bool bell_wait(bell *b, double deadline);

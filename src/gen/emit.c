@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { MOST_TAKEN_BACK = 10000 };
+enum { MOST_TAKEN_BACK = 10000, GIVE_WAY = 4 /* tokens told before their readers are let run */ };
 
 /* ---- showing ---- */
 
@@ -270,5 +270,8 @@ static void take(engine *e, pick *p) {
 }
 
 void engine_emit(engine *e) {
-    for (int i = 0; i < e->step.n_picks; i++) take(e, &e->step.picks[i]);
+    for (int i = 0; i < e->step.n_picks; i++) {
+        take(e, &e->step.picks[i]);
+        if (i % GIVE_WAY == GIVE_WAY - 1 || i + 1 == e->step.n_picks) bell_give_way();
+    }
 }
