@@ -53,7 +53,8 @@ bench: ## how fast this machine is and what share of it quipu uses; results in b
 fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 
-docs: ## runs every command that the documentation shows
+docs: ## writes docs/api.md from the header, runs every command that the documentation shows
+	@tools/make_api.py
 	$(call make-kind,release,build)
 	@tools/run_docs.py build
 
