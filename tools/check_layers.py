@@ -24,6 +24,7 @@ CONFINED = [
     (r"#\s*include\s*<xxhash\.h>", r"src/(base/hash|api/api_base)\.c$",
      "xxHash belongs into src/base/hash.c"),
     (r"#\s*include\s*<microhttpd\.h>", r"src/server/http\.c$", "libmicrohttpd belongs into src/server/http.c"),
+    (r"#\s*include\s*<histedit\.h>", r"src/cli/lineedit\.c$", "libedit belongs into src/cli/lineedit.c"),
     (r"#\s*include\s*<yaml\.h>", r"src/base/", "libyaml belongs into src/base"),
     (r"(?<![\w.>])(malloc|calloc|realloc|strdup|strndup|aligned_alloc|posix_memalign|asprintf)\s*\(",
      r"src/base/mem\.c$|_(test|goldens)\.[ch]$", "memory comes from base/mem.h"),

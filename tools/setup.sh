@@ -20,6 +20,9 @@ demo  | libjansson-dev     | -            | JSON: config.json, tokenizer.json, h
 demo  | libpcre2-dev       | -            | regular expressions of the pre-tokenizers
 demo  | libutf8proc-dev    | -            | Unicode normal forms and classes
 demo  | libxxhash-dev      | -            | content hashes
+demo  | libyaml-dev        | -            | the server's configuration, keys and presets
+demo  | libmicrohttpd-dev  | -            | HTTP
+demo  | libedit-dev        | -            | quipu chat: editing the line, searching what was typed
 tests | libcmocka-dev      | -            | the unit tests are cmocka programs
 tests | python3            | python3      | the checks of layers, symbols and docs, the summary
 tests | g++                | g++          | quipu.h must compile as C++
