@@ -3,6 +3,7 @@
  * A line's options go through the same rows as those of the command line, so that names, checks and refusals are the
  * same. Texts are borrowed from the line's document, which lives until the job has copied them. */
 #include "batch.h"
+#include "option_json.h"
 #include "prompt.h"
 #include "settings.h"
 #include "base/mem.h"
@@ -14,86 +15,15 @@ static bool is_prompt(const char *key) { return option_is_choice("id|prompt|mess
 
 /* ---- options ---- */
 
-/* A scalar as a user would type it; `room` holds numbers. */
-static const char *typed(const json_t *value, char room[40]) {
-    if (json_is_string(value))
-        return strlen(json_string_value(value)) == json_string_length(value) ? json_string_value(value) : NULL;
-    if (json_is_boolean(value)) return json_is_true(value) ? "true" : "false";
-    if (json_is_integer(value))
-        snprintf(room, 40, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    else if (json_is_real(value))
-        snprintf(room, 40, "%.17g", json_real_value(value));
-    else
-        return NULL;
-    return room;
-}
-
-static qp_status set_scalar(options *o, const option_row *row, const char *key, const json_t *value, qp_error *err) {
-    char room[40];
-    const char *text = typed(value, room);
-    const bool keeps_text = row->kind == OPTION_TEXT || row->kind == OPTION_TEXTS;
-    if (!text || (keeps_text && text == room))
-        return err_set(err, QP_BAD_ARGUMENT, 0, "\"%s\": found %s, expected %s", key, json_kind(value),
-                       keeps_text   ? "a string"
-                       : row->value ? row->value
-                                    : "a boolean");
-    return option_set(o, row, key, text, err);
-}
-
-/* [1, 2] for an option that is typed as 1,2. */
-static qp_status set_joined(options *o, const option_row *row, const char *key, const json_t *list, qp_error *err) {
-    strbuf joined = {0};
-    const json_t *item;
-    size_t i;
-    json_array_foreach(list, i, item) {
-        char room[40];
-        const char *text = typed(item, room);
-        strbuf_format(&joined, "%s%s", i ? "," : "", text ? text : "?");
-    }
-    qp_status status = strbuf_status(&joined, err, key);
-    if (status == QP_OK) status = option_set(o, row, key, joined.at ? joined.at : "", err);
-    strbuf_free(&joined);
-    return status;
-}
-
-/* {"7": -1.5} for an option that is typed as 7:-1.5. */
-static qp_status set_pairs(options *o, const option_row *row, const char *key, json_t *pairs, qp_error *err) {
-    const char *id;
-    json_t *value;
-    json_object_foreach(pairs, id, value) {
-        char room[40], pair[120];
-        const char *text = typed(value, room);
-        snprintf(pair, sizeof pair, "%.40s:%.60s", id, text ? text : "?");
-        ERR_TRY(option_set(o, row, key, pair, err));
-    }
-    return QP_OK;
-}
-
-static qp_status set_key(options *o, const session *s, const char *key, json_t *value, qp_error *err) {
-    const char *name = key;
-    for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++)
-        if (!strcmp(key, other_names[i][0])) name = other_names[i][1];
-    const option_row *row = option_find_own(s->command, name);
-    if (!row)
-        return err_set(err, QP_BAD_ARGUMENT, 0, "\"%.80s\" is no option of a line; did you mean --%s?", key,
-                       option_nearest(s->command, name));
-    const bool is_list = row->kind == OPTION_TEXTS || row->kind == OPTION_IDS || row->kind == OPTION_BIASES;
-    if (json_is_null(value)) return QP_OK;
-    if (is_list) option_unset(o, row); /* the line's own instead of the command's */
-    if (row->kind == OPTION_BIASES && json_is_object(value)) return set_pairs(o, row, key, value, err);
-    if (row->kind == OPTION_REALS && json_is_array(value)) return set_joined(o, row, key, value, err);
-    if (!is_list || !json_is_array(value)) return set_scalar(o, row, key, value, err);
-    json_t *item;
-    size_t i;
-    json_array_foreach(value, i, item) ERR_TRY(set_scalar(o, row, key, item, err));
-    return QP_OK;
-}
-
 static qp_status set_keys(options *o, const session *s, const json_t *document, qp_error *err) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)document, key, value) {
-        if (!is_prompt(key)) ERR_TRY(set_key(o, s, key, value, err));
+        if (is_prompt(key)) continue;
+        const char *name = key;
+        for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++)
+            if (!strcmp(key, other_names[i][0])) name = other_names[i][1];
+        ERR_TRY(option_set_json(o, s->command, name, key, value, err));
     }
     return settings_check(o, err);
 }

@@ -108,7 +108,7 @@ static qp_status run_threads(bench_report *r, session *s, int index, qp_error *e
 static qp_status check_shape(session *s, qp_error *err) {
     const char *shape = s->o->shape;
     if (!shape) {
-        if (session_given(s, &s->o->format))
+        if (option_typed(s->o, s->command, &s->o->format)) /* QUIPU_FORMAT may be there for other runs */
             return session_usage(s, err, "--format is for the random weights of --shape");
         return QP_OK;
     }

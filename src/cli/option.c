@@ -205,16 +205,21 @@ static const option_row *find_letter(unsigned commands, char letter) {
     return NULL;
 }
 
-const char *option_nearest(const command_row *c, const char *typed) {
+static bool is_own(const option_row *row) { return row->group == GROUP_ANSWER || row->group == GROUP_SAMPLING; }
+
+static const char *nearest(const command_row *c, const char *typed, bool only_own) {
     const char *best = "help";
     int best_cost = INT_MAX;
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
-        if (!(row->commands & c->bit)) continue;
+        if (!(row->commands & c->bit) || (only_own && !is_own(row))) continue;
         const int cost = nearest_cost(typed, row->name);
         if (cost < best_cost) best = row->name, best_cost = cost;
     }
     return best;
 }
+
+const char *option_nearest(const command_row *c, const char *typed) { return nearest(c, typed, false); }
+const char *option_nearest_own(const command_row *c, const char *typed) { return nearest(c, typed, true); }
 
 /* A known option of other commands. */
 static qp_status misplaced(const command_row *c, const char *name, qp_error *err) {
@@ -388,7 +393,7 @@ const option_row *option_find_own(const command_row *c, const char *name) {
     for (char *at = dashed; *at; at++)
         if (*at == '_') *at = '-';
     const option_row *row = find_name(c->bit, dashed, strlen(dashed));
-    return row && (row->group == GROUP_ANSWER || row->group == GROUP_SAMPLING) ? row : NULL;
+    return row && is_own(row) ? row : NULL;
 }
 
 void option_unset(options *o, const option_row *row) {
@@ -419,9 +424,18 @@ qp_status option_set(options *o, const option_row *row, const char *shown, const
     return QP_OK;
 }
 
-bool option_given(const options *o, const command_row *c, const void *field) {
+/* Is there a mark for the row of this field? */
+static bool is_marked(const options *o, const bool *marks, const command_row *c, const void *field) {
     const size_t offset = (size_t)((const char *)field - (const char *)o);
     for (const option_row *row = option_rows; row < option_rows + option_count; row++)
-        if (row->commands & c->bit && row->field == offset && o->given[place_of(row)]) return true;
+        if (row->commands & c->bit && row->field == offset && marks[place_of(row)]) return true;
     return false;
+}
+
+bool option_given(const options *o, const command_row *c, const void *field) {
+    return is_marked(o, o->given, c, field);
+}
+
+bool option_typed(const options *o, const command_row *c, const void *field) {
+    return is_marked(o, o->typed, c, field);
 }

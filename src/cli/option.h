@@ -142,8 +142,12 @@ qp_status option_set(options *o, const option_row *row, const char *shown, const
 void option_unset(options *o, const option_row *row);
 /* The option whose name is nearest to what was typed. */
 const char *option_nearest(const struct command_row *command, const char *typed);
+/* The same among those of option_find_own. */
+const char *option_nearest_own(const struct command_row *command, const char *typed);
 /* Did the user set this field of *o, by the command line or the environment? */
 bool option_given(const options *o, const struct command_row *command, const void *field);
+/* By the command line alone? */
+bool option_typed(const options *o, const struct command_row *command, const void *field);
 /* "threads" -> "QUIPU_THREADS". */
 void option_environment(char *out, size_t capacity, const char *name);
 /* Is `word` one of "a|b|c"? */

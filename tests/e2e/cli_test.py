@@ -456,6 +456,12 @@ class Reports(Base):
         self.assertEqual([r["threads"] for r in document["limits"]], [1, 2])
         self.assertGreater(document["peak_memory_bytes"], 1 << 20)
 
+    def test_bench_format(self):
+        """Typed without a shape it is a mistake; in the environment it waits for one."""
+        quick = ["bench", "-m", DEMO, "-p", "8", "-n", "0", "--repeat", "1", "--seconds", "0.02"]
+        self.bad(USAGE, *quick, "--format", "f16", says="--format is for the random weights")
+        self.good(*quick, env={"QUIPU_FORMAT": "f16"})
+
     def test_bench_table(self):
         said = self.good("bench", "-m", DEMO, "-p", "8", "-n", "2", "--repeat", "1", "--seconds", "0.02")
         for part in ("limits of the machine", "before", "share", "peak memory", "prompt ", "new "):
