@@ -1,6 +1,6 @@
 /* interrupt.c — one thread that waits for SIGINT. */
 #include "interrupt.h"
-#include <signal.h>
+#include "base/signals.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -13,8 +13,8 @@ static void *wait_for_signals(void *user) {
     sigaddset(&set, SIGINT);
     for (int which; !sigwait(&set, &which);) {
         pthread_mutex_lock(&in->lock);
-        if (!in->ask || in->was_asked) _exit(INTERRUPTED);
-        in->was_asked = true;
+        if (!in->ask || (in->was_asked && !in->takes_all)) _exit(INTERRUPTED);
+        in->was_asked |= !in->takes_all;
         in->ask(in->user);
         pthread_mutex_unlock(&in->lock);
     }
@@ -30,19 +30,26 @@ void interrupt_start(interrupt *in) {
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
+    sigset_t before;
+    signals_block(&before); /* other signals are for the thread that waits for the user */
     in->is_running = !pthread_create(&in->thread, NULL, wait_for_signals, in);
+    signals_restore(&before);
     if (in->is_running)
         pthread_detach(in->thread);
     else
         pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-void interrupt_catch(interrupt *in, void (*ask)(void *user), void *user) {
+static void set(interrupt *in, void (*ask)(void *user), void *user, bool takes_all) {
     pthread_mutex_lock(&in->lock);
     in->ask = ask;
     in->user = user;
+    in->takes_all = takes_all;
     pthread_mutex_unlock(&in->lock);
 }
+
+void interrupt_catch(interrupt *in, void (*ask)(void *user), void *user) { set(in, ask, user, false); }
+void interrupt_catch_all(interrupt *in, void (*ask)(void *user), void *user) { set(in, ask, user, true); }
 
 bool interrupt_asked(interrupt *in) {
     pthread_mutex_lock(&in->lock);
