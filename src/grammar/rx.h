@@ -68,6 +68,7 @@ rx rx_concat_n(rx_pool *p, const rx *parts, size_t n);
 rx rx_or(rx_pool *p, rx a, rx b);
 rx rx_or_n(rx_pool *p, const rx *parts, size_t n);
 rx rx_and(rx_pool *p, rx a, rx b);
+rx rx_and_n(rx_pool *p, const rx *parts, size_t n);
 rx rx_not(rx_pool *p, rx a);
 rx rx_minus(rx_pool *p, rx a, rx b);
 /* From `min` to `max` times (RX_INFINITE: no end). */
@@ -94,8 +95,8 @@ bool rx_has_word(rx_pool *p, rx a);
 static inline bool rx_disjoint(rx_pool *p, rx a, rx b) { return !rx_has_word(p, rx_and(p, a, b)); }
 static inline bool rx_within(rx_pool *p, rx a, rx b) { return !rx_has_word(p, rx_minus(p, a, b)); }
 bool rx_matches(rx_pool *p, rx a, span text);
-/* Bytes that can begin a word (a superset where intersections or complements are inside). */
-void rx_first(const rx_pool *p, rx a, rx_set *out);
+/* Bytes that can begin a word (a superset where intersections or complements are inside: see rx_has_word). */
+void rx_first(rx_pool *p, rx a, rx_set *out);
 /* A shortest word into `out`; false if there is none. For messages and tests. */
 bool rx_shortest(rx_pool *p, rx a, strbuf *out);
 
