@@ -116,7 +116,7 @@ static void derive_flags(const rx_pool *p, rx_node *n, const rx *kids) {
         if (n->op == RX_OP_LAZY) n->flags |= inner->flags & RX_NULLABLE;
         if (n->op == RX_OP_REPEAT && (n->min == 0 || inner->flags & RX_NULLABLE)) n->flags |= RX_NULLABLE;
         if (n->op == RX_OP_REPEAT && (n->max != RX_INFINITE || n->min > 1)) n->flags |= RX_COUNTS;
-    } else if (n->op == RX_OP_EMPTY) {
+    } else if (n->op == RX_OP_EMPTY || (n->op == RX_OP_MULTIPLE && n->b == 0)) {
         n->flags = RX_NULLABLE;
     }
 }

@@ -282,9 +282,18 @@ rx rx_repeat(rx_pool *p, rx a, uint32_t min, uint32_t max) {
     return rx_intern(p, &(rx_node){.op = RX_OP_REPEAT, .a = a, .min = min, .max = max}, NULL);
 }
 
+rx rx_multiple(rx_pool *p, uint32_t modulus) {
+    return rx_intern(p, &(rx_node){.op = RX_OP_MULTIPLE, .a = modulus}, NULL);
+}
+
 rx rx_lazy(rx_pool *p, rx a) {
     if (a == RX_NONE || rx_is(p, a, RX_OP_LAZY)) return a;
     if (rx_nullable(p, a)) return RX_EMPTY;
     if (rx_is(p, a, RX_OP_SET)) return a;
     return rx_intern(p, &(rx_node){.op = RX_OP_LAZY, .a = a}, NULL);
+}
+
+rx rx_multiple(rx_pool *p, uint32_t divisor) {
+    if (divisor == 0) return RX_NONE;
+    return rx_intern(p, &(rx_node){.op = RX_OP_MULTIPLE, .a = divisor}, NULL);
 }

@@ -56,6 +56,32 @@ static rx derive_repeat(rx_pool *p, rx a, uint8_t byte, rx_set *same) {
     return d == RX_NONE ? RX_NONE : rx_concat(p, d, rx_repeat(p, n.a, min, max));
 }
 
+static rx derive_multiple(rx_pool *p, rx a, uint8_t byte, rx_set *same) {
+    static const rx_set other = {{~((uint64_t)0x3FF << '0' | (uint64_t)1 << '.'), UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+    const rx_node n = *rx_at(p, a);
+    const bool is_digit = byte >= '0' && byte <= '9';
+    rx_set only = {{0}};
+    rx_set_add(&only, byte);
+    cut(same, is_digit || byte == '.' ? &only : &other, true);
+    if (!is_digit) return byte == '.' ? a : RX_NONE;
+    const uint64_t remainder = ((uint64_t)n.b * 10 + (uint64_t)(byte - '0')) % n.a;
+    return rx_intern(p, &(rx_node){.op = RX_OP_MULTIPLE, .a = n.a, .b = (uint32_t)remainder}, NULL);
+}
+
+/* One more digit of a number of which only the remainder counts. */
+static rx derive_multiple(rx_pool *p, rx a, uint8_t byte, rx_set *same) {
+    const rx_node n = *rx_at(p, a);
+    rx_set class = {{0}};
+    for (uint8_t c = '0'; c <= '9'; c++) rx_set_add(&class, c);
+    rx_set_add(&class, '.');
+    const bool inside = rx_set_has(&class, byte);
+    if (inside) class = (rx_set){{0}}, rx_set_add(&class, byte);
+    cut(same, &class, inside);
+    if (!inside || byte == '.') return inside ? a : RX_NONE;
+    const uint32_t rest = (uint32_t)(((uint64_t)n.b * 10 + byte - '0') % n.a);
+    return rx_intern(p, &(rx_node){.op = RX_OP_MULTIPLE, .a = n.a, .b = rest}, NULL);
+}
+
 static rx compute(rx_pool *p, rx a, uint8_t byte, rx_set *same) {
     switch ((rx_op)rx_at(p, a)->op) {
     case RX_OP_CONCAT:
@@ -67,6 +93,8 @@ static rx compute(rx_pool *p, rx a, uint8_t byte, rx_set *same) {
         return rx_not(p, derive_inner(p, rx_at(p, a)->a, byte, same));
     case RX_OP_REPEAT:
         return derive_repeat(p, a, byte, same);
+    case RX_OP_MULTIPLE:
+        return derive_multiple(p, a, byte, same);
     case RX_OP_LAZY:
         return rx_lazy(p, derive_inner(p, rx_at(p, a)->a, byte, same));
     default:
