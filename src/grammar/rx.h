@@ -80,9 +80,6 @@ static inline rx rx_star(rx_pool *p, rx a) { return rx_repeat(p, a, 0, RX_INFINI
 rx rx_multiple(rx_pool *p, uint32_t modulus);
 /* Words of `a` of which no shorter beginning is one: where a lazy terminal ends. */
 rx rx_lazy(rx_pool *p, rx a);
-/* Decimal digits (leading zeros and none at all included) whose number is a multiple of `divisor`; points between them
- * do not count. One node a remainder that is met. */
-rx rx_multiple(rx_pool *p, uint32_t divisor);
 /* Any string of whole UTF-8 characters. */
 rx rx_utf8(rx_pool *p);
 /* Every byte c of every word of `a` replaced by a word of image[c] (RX_NONE: words with c are left out). The images of

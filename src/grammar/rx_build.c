@@ -292,8 +292,3 @@ rx rx_lazy(rx_pool *p, rx a) {
     if (rx_is(p, a, RX_OP_SET)) return a;
     return rx_intern(p, &(rx_node){.op = RX_OP_LAZY, .a = a}, NULL);
 }
-
-rx rx_multiple(rx_pool *p, uint32_t divisor) {
-    if (divisor == 0) return RX_NONE;
-    return rx_intern(p, &(rx_node){.op = RX_OP_MULTIPLE, .a = divisor}, NULL);
-}

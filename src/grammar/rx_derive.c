@@ -68,20 +68,6 @@ static rx derive_multiple(rx_pool *p, rx a, uint8_t byte, rx_set *same) {
     return rx_intern(p, &(rx_node){.op = RX_OP_MULTIPLE, .a = n.a, .b = (uint32_t)remainder}, NULL);
 }
 
-/* One more digit of a number of which only the remainder counts. */
-static rx derive_multiple(rx_pool *p, rx a, uint8_t byte, rx_set *same) {
-    const rx_node n = *rx_at(p, a);
-    rx_set class = {{0}};
-    for (uint8_t c = '0'; c <= '9'; c++) rx_set_add(&class, c);
-    rx_set_add(&class, '.');
-    const bool inside = rx_set_has(&class, byte);
-    if (inside) class = (rx_set){{0}}, rx_set_add(&class, byte);
-    cut(same, &class, inside);
-    if (!inside || byte == '.') return inside ? a : RX_NONE;
-    const uint32_t rest = (uint32_t)(((uint64_t)n.b * 10 + byte - '0') % n.a);
-    return rx_intern(p, &(rx_node){.op = RX_OP_MULTIPLE, .a = n.a, .b = rest}, NULL);
-}
-
 static rx compute(rx_pool *p, rx a, uint8_t byte, rx_set *same) {
     switch ((rx_op)rx_at(p, a)->op) {
     case RX_OP_CONCAT:

@@ -5,7 +5,7 @@
 #include "grammar/rx.h"
 
 /* SET a: index of the set. CONCAT a, b: head and tail. OR, AND a, b: first of b numbers in kids, rising. NOT, LAZY a.
- * REPEAT a, min .. max. MULTIPLE a: divisor, b: remainder so far. NONE and EMPTY have nothing. MULTIPLE a, b: modulus
+ * REPEAT a, min .. max. NONE and EMPTY have nothing. MULTIPLE a, b: modulus
  * and remainder so far (no nodes). */
 typedef enum rx_op {
     RX_OP_NONE,
