@@ -73,6 +73,9 @@ static bool dense_bytes(size_t *out, int64_t n_out, int64_t n_in, size_t each) {
 static bool bytes4(size_t *out, int64_t n_out, int64_t n_in) { return dense_bytes(out, n_out, n_in, 4); }
 static bool bytes2(size_t *out, int64_t n_out, int64_t n_in) { return dense_bytes(out, n_out, n_in, 2); }
 
-const quant_type quant_f32 = {QUANT_F32, "f32", 32, unpack_f32, bytes4};
-const quant_type quant_f16 = {QUANT_F16, "f16", 16, unpack_f16, bytes2};
-const quant_type quant_bf16 = {QUANT_BF16, "bf16", 16, unpack_bf16, bytes2};
+const quant_type quant_f32 = {
+    .id = QUANT_F32, .name = "f32", .bits_per_weight = 32, .unpack_row = unpack_f32, .bytes = bytes4};
+const quant_type quant_f16 = {
+    .id = QUANT_F16, .name = "f16", .bits_per_weight = 16, .unpack_row = unpack_f16, .bytes = bytes2};
+const quant_type quant_bf16 = {
+    .id = QUANT_BF16, .name = "bf16", .bits_per_weight = 16, .unpack_row = unpack_bf16, .bytes = bytes2};

@@ -56,8 +56,8 @@ static void unpack_and_sizes(void **state) {
                           bf[6] = {0x3F80, 0x4000, 0x4040, 0xBF80, 0x0000, 0x4049};
     static const float single[6] = {1, 2, 3, -1, 0.5f, 1e30f};
     float out[3];
-    const quant_matrix a = {&quant_f16, 2, 3, {half}, {12}}, b = {&quant_bf16, 2, 3, {bf}, {12}},
-                       c = {&quant_f32, 2, 3, {single}, {24}};
+    const quant_matrix a = quant_plain(&quant_f16, 2, 3, half, 12), b = quant_plain(&quant_bf16, 2, 3, bf, 12),
+                       c = quant_plain(&quant_f32, 2, 3, single, 24);
     a.type->unpack_row(out, &a, 1);
     assert_true(out[0] == -1 && out[1] == 0x1p-24f && out[2] == 65504);
     b.type->unpack_row(out, &b, 0);

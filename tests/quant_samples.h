@@ -1,0 +1,132 @@
+/* quant_samples.h — random matrices of every quantised format, for tests of kernels and of loading.
+ *
+ * Blocks of GGUF's types are drawn from tests/golden/gguf_blocks.json; the parts of the other formats are random bits
+ * with scales of a sensible size. Each part is exactly as long as it must be and begins at an odd address. */
+#ifndef QUANT_SAMPLES_H
+#define QUANT_SAMPLES_H
+
+#include "harness.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "quant/quant.h"
+
+typedef struct sample {
+    quant_matrix m;
+    uint8_t *memory[QUANT_PARTS];
+} sample;
+
+static inline uint32_t sample_bits(uint64_t seed, uint64_t i) {
+    uint32_t out[4];
+    rng_philox(seed, 77, i, out);
+    return out[0];
+}
+
+static inline uint8_t *sample_part(sample *s, int part, size_t bytes) {
+    s->memory[part] = mem_array(bytes + 1, 1);
+    assert_non_null(s->memory[part]);
+    for (size_t i = 0; i < bytes; i++) s->memory[part][i + 1] = (uint8_t)sample_bits((uint64_t)part + 5, i);
+    s->m.parts[part] = s->memory[part] + 1;
+    s->m.part_bytes[part] = bytes;
+    return s->memory[part] + 1;
+}
+
+/* float16 values between 2^-8 and 2^-7. */
+static inline void sample_halves(uint8_t *to, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t half = (uint16_t)(0x1C00 | (sample_bits(3, i) & 0x3FF));
+        memcpy(to + 2 * i, &half, 2);
+    }
+}
+
+static inline unsigned sample_nibble(char c) { return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10); }
+
+static inline void sample_blocks(sample *s, const json_t *goldens) {
+    const json_t *item = json_object_get(goldens, s->m.type->name);
+    const char *hex = json_string_value(json_object_get(item, "blocks"));
+    const size_t size = (size_t)json_integer_value(json_object_get(item, "bytes_of_block"));
+    size_t bytes;
+    assert_non_null(hex);
+    const size_t n_blocks = strlen(hex) / 2 / size;
+    assert_true(s->m.type->bytes(&bytes, s->m.n_out, s->m.n_in));
+    uint8_t *to = sample_part(s, 0, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        const char *at = hex + 2 * (sample_bits(9, i / size) % n_blocks * size + i % size);
+        to[i] = (uint8_t)(sample_nibble(at[0]) << 4 | sample_nibble(at[1]));
+    }
+}
+
+/* Widths from 8 down to 2, groups of 32 and 64. */
+static inline void sample_exl2(sample *s) {
+    static const unsigned widths[] = {8, 6, 5, 4, 4, 3, 2};
+    enum { MOST = 1024 };
+    uint16_t groups[2 * MOST];
+    const int64_t n_in = s->m.n_in;
+    int64_t row = 0, word = 0;
+    size_t n = 0;
+    const size_t columns = (size_t)(s->m.stored_out = (s->m.n_out + 31) / 32 * 32);
+    assert_true(n_in % 32 == 0 && n_in / 32 <= MOST);
+    for (; row < n_in; n++) {
+        const int64_t rows = n % 3 == 2 && n_in - row >= 64 ? 64 : 32;
+        const unsigned width = widths[row * 7 / n_in];
+        groups[2 * n] = (uint16_t)width;
+        groups[2 * n + 1] = (uint16_t)word;
+        row += rows;
+        word += rows * width / 32;
+    }
+    sample_part(s, 0, (size_t)word * columns * 4);
+    sample_part(s, 1, n * columns / 2);
+    sample_halves(sample_part(s, 2, 2 * n), n);
+    memcpy(sample_part(s, 3, 4 * n), groups, 4 * n);
+    uint8_t *invperm = sample_part(s, 4, (size_t)n_in * 4);
+    for (int64_t i = 0; i < n_in; i++) {
+        const int32_t to = (int32_t)((i * 37 + 5) % n_in); /* 37 divides no size in use */
+        memcpy(invperm + 4 * i, &to, 4);
+    }
+}
+
+/* GPTQ with `bits`, or AWQ; groups of 32. `ordered`: scattered g_idx. */
+static inline void sample_gptq(sample *s, int bits, bool ordered) {
+    quant_matrix *m = &s->m;
+    m->bits = bits;
+    m->group = 32;
+    m->zero_add = m->type->id == QUANT_GPTQ && bits != 8;
+    m->scale_type = QUANT_F16;
+    m->stored_out = (m->n_out + 31) / 32 * 32;
+    const size_t groups = (size_t)(m->n_in / 32), columns = (size_t)m->stored_out;
+    const bool gemv = m->type->id == QUANT_AWQ_GEMV;
+    const size_t words = gemv ? ((groups + 7) / 8 + 3) / 4 * 4 : 0;
+    sample_part(s, 0, (size_t)m->n_in * columns * (size_t)bits / 8);
+    sample_part(s, 1, gemv ? columns * words * 4 : groups * columns * (size_t)bits / 8);
+    const size_t n_scales = gemv ? columns * words * 8 : groups * columns;
+    sample_halves(sample_part(s, 2, n_scales * 2), n_scales);
+    if (!ordered) return;
+    uint8_t *g_idx = sample_part(s, 3, (size_t)m->n_in * 4);
+    for (int64_t k = 0; k < m->n_in; k++) {
+        const int32_t g = (int32_t)(k % (int64_t)groups);
+        memcpy(g_idx + 4 * k, &g, 4);
+    }
+}
+
+/* variant: bits of GPTQ, plus 16 for a scattered order; ignored elsewhere. n_in a multiple of 256. */
+static inline void sample_open(sample *s, quant_id id, int variant, int64_t n_out, int64_t n_in,
+                               const json_t *goldens) {
+    *s = (sample){.m = {.type = quant_type_of(id), .n_out = n_out, .n_in = n_in}};
+    if (id == QUANT_EXL2)
+        sample_exl2(s);
+    else if (id == QUANT_GPTQ)
+        sample_gptq(s, variant % 16, variant >= 16);
+    else if (id == QUANT_AWQ || id == QUANT_AWQ_GEMV)
+        sample_gptq(s, 4, false);
+    else
+        sample_blocks(s, goldens);
+    qp_error err = {0};
+    if (quant_open(&s->m, "sample", &err)) fail_msg("%s: %s", s->m.type->name, err.text);
+}
+
+static inline void sample_close(sample *s) {
+    quant_close(&s->m);
+    for (int i = 0; i < QUANT_PARTS; i++) mem_free(s->memory[i]);
+}
+
+#endif
