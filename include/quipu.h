@@ -174,10 +174,11 @@ typedef enum qp_cache_type {
 
 typedef struct qp_model_options {
     size_t size;
-    const char *device;    /* NULL or "auto": the best found; "cpu" */
-    const char *cpu_level; /* NULL: the best the machine has; else "ref", "avx2", "avx512", "avx512bf16", "amx" */
-    int threads;           /* 0: physical cores that the process may use */
-    bool pin_threads;      /* bind each worker to a core */
+    const char *device; /* NULL or "auto": the best found; "cpu" */
+    const char *
+        cpu_level; /* NULL: the best the machine has; else "ref", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx" */
+    int threads;   /* 0: physical cores that the process may use */
+    bool pin_threads; /* bind each worker to a core */
     qp_precision precision;
     double rope_scale; /* 0: from config.json; else linear scaling by this factor instead */
     double rope_alpha; /* 0: none; else NTK-aware change of the base: theta * alpha^(d / (d - 2)) */

@@ -19,7 +19,7 @@ typedef struct device device;
 
 typedef struct dev_options {
     const char *kind;      /* NULL or "auto": the best found; "cpu" */
-    const char *cpu_level; /* NULL: best; "ref", "avx2", "avx512", "avx512bf16", "amx" */
+    const char *cpu_level; /* NULL: best; else one of dev_cpu_level */
     int threads;           /* 0: usable physical cores */
     bool pin_threads;
     bool exact; /* float32 activations everywhere */
@@ -28,12 +28,15 @@ typedef struct dev_options {
 
 /* ---- weights ---- */
 
-/* A matrix as the device wants it: y = W x, W [n_out, n_in]. Row-major formats stay in the mapping they came from. */
+/* A matrix as the device wants it: y = W x, W [n_out, n_in]. Plain formats stay in the mapping they came from, others
+ * may be re-laid (weight_pack). */
 typedef struct dev_weight {
     const quant_type *type;
     int64_t n_out, n_in;
-    const void *data;
-    void *owned; /* device memory behind data, or NULL when data is borrowed from the mapping */
+    const void *data;    /* part 0 of `stored` */
+    quant_matrix stored; /* as it came */
+    void *packed;        /* the device's description of what it owns, or NULL: it reads what is stored */
+    void *owned;         /* device memory, or NULL */
     size_t owned_bytes;
 } dev_weight;
 
@@ -165,6 +168,8 @@ typedef struct dev_ops {
     /* Makes a weight of a stored matrix; the matrix' parts must outlive it. QP_UNSUPPORTED for a format without kernel.
      */
     qp_status (*weight_open)(device *d, dev_weight *out, const quant_matrix *m, qp_error *err);
+    /* Re-lays a weight that products will read, where that makes them faster; what is stored must stay. */
+    qp_status (*weight_pack)(device *d, dev_weight *w, qp_error *err);
     void (*weight_close)(device *d, dev_weight *w);
     /* Makes room for steps of up to max_rows rows and inputs of up to max_in floats; before the first op. */
     qp_status (*reserve)(device *d, int max_rows, int64_t max_in, qp_error *err);

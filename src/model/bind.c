@@ -123,7 +123,7 @@ static qp_status fetch_tensor(void *user, const slot_row *row, int layer, int64_
                        name, (long long)rows, (long long)cols);
     ERR_TRY(check_tensor(t, rows, cols, row->cols == DIM_NONE, err));
     checkpoint_will_need(c, t);
-    *out = (quant_matrix){plain_type(t->type), rows, cols, {t->data}, {t->bytes}};
+    *out = quant_plain(plain_type(t->type), rows, cols, t->data, t->bytes);
     return QP_OK;
 }
 

@@ -147,7 +147,7 @@ static qp_status fetch_vector(synth *s, const slot_row *row, int64_t rows, quant
     float *values = take_block(s, (size_t)rows * sizeof(float), err);
     if (!values) return QP_NO_MEMORY;
     for (int64_t i = 0; i < rows; i++) values[i] = is_norm(row->slot) ? 1 : 0;
-    *out = (quant_matrix){quant_type_of(QUANT_F32), rows, 1, {values}, {(size_t)rows * sizeof(float)}};
+    *out = quant_plain(quant_type_of(QUANT_F32), rows, 1, values, (size_t)rows * sizeof(float));
     return QP_OK;
 }
 
@@ -164,7 +164,7 @@ static qp_status fetch_random(void *user, const slot_row *row, int layer, int64_
     const uint64_t seed =
         (s->seed + 1) * 0x9E3779B97F4A7C15ull + ((uint64_t)layer << 8 | (uint64_t)row->slot) * 0xD1B54A32D192ED03ull;
     fill(memory, s->type, (size_t)rows * (size_t)cols, exponent, seed);
-    *out = (quant_matrix){s->type, rows, cols, {memory}, {bytes}};
+    *out = quant_plain(s->type, rows, cols, memory, bytes);
     return QP_OK;
 }
 

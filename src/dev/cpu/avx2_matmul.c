@@ -46,6 +46,7 @@ static inline float acc_sum(acc a) {
 static inline void pack_row(elem *to, const float *x, int64_t n) { memcpy(to, x, (size_t)n * sizeof *to); }
 
 #include "tiles_matmul.inc"
+#include "unpacked_matmul.inc"
 
 TILES_KERNEL(f32, QUANT_F32);
 TILES_KERNEL(f16, QUANT_F16);
@@ -53,4 +54,5 @@ TILES_KERNEL(bf16, QUANT_BF16);
 
 const cpu_matmul_ops cpu_matmul_avx2 = {
     .exact = {[QUANT_F32] = &kernel_f32, [QUANT_F16] = &kernel_f16, [QUANT_BF16] = &kernel_bf16},
+    .unpacked = &kernel_unpacked,
 };

@@ -1,8 +1,9 @@
 /* cpu.c — opening and closing the CPU device: its level, its threads, its memory and weights.
  *
  * Called through dev.c. Device memory is plain memory and ops run to their end, so upload and download are copies
- * and finish has nothing to wait for. Weights stay in the mapping that they came from. */
+ * and finish has nothing to wait for. Plain weights stay in the mapping that they came from. */
 #include "cpu.h"
+#include "pack.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include <stdio.h>
@@ -28,22 +29,26 @@ static void copy_blocks(device *d, const copy_args *a) {
 
 static qp_status weight_open(device *d, dev_weight *out, const quant_matrix *m, qp_error *err) {
     *out = (dev_weight){0};
-    if (!cpu_of(d)->matmul.exact[m->type->id])
-        return err_set(err, QP_UNSUPPORTED, 0, "weights: format %s, the CPU device has no kernel for it",
-                       m->type->name);
-    size_t bytes;
-    if (m->n_out < 1 || m->n_in < 1 || m->n_in > INT32_MAX || !m->type->bytes(&bytes, m->n_out, m->n_in))
+    size_t bytes = 0;
+    const bool by_rows = m->type->bytes != NULL; /* others have been checked by quant_open */
+    if (m->n_out < 1 || m->n_in < 1 || m->n_in > INT32_MAX || (by_rows && !m->type->bytes(&bytes, m->n_out, m->n_in)))
         return err_set(err, QP_BAD_ARGUMENT, 0, "weights: a matrix of %lld x %lld, allowed are 1 and more",
                        (long long)m->n_out, (long long)m->n_in);
     if (m->part_bytes[0] < bytes)
         return err_set(err, QP_BAD_FORMAT, 0, "weights: %zu bytes for %lld x %lld of %s, which takes %zu",
                        m->part_bytes[0], (long long)m->n_out, (long long)m->n_in, m->type->name, bytes);
-    *out = (dev_weight){.type = m->type, .n_out = m->n_out, .n_in = m->n_in, .data = m->parts[0]};
+    *out = (dev_weight){.type = m->type, .n_out = m->n_out, .n_in = m->n_in, .data = m->parts[0], .stored = *m};
     return QP_OK;
 }
 
+/* Kernels for whole numbers round activations, so `exact` does without. */
+static qp_status weight_pack(device *d, dev_weight *w, qp_error *err) {
+    const cpu_device *c = cpu_of(d);
+    return d->exact || !c->matmul.grouped || w->packed ? QP_OK : pack_weight(w, c->pool, err);
+}
+
 static void weight_close(device *d, dev_weight *w) {
-    mem_big_free(w->owned, w->owned_bytes);
+    pack_free(w);
     *w = (dev_weight){0};
 }
 
@@ -73,6 +78,7 @@ static const dev_ops ops = {
     .upload = copy,
     .download = copy,
     .weight_open = weight_open,
+    .weight_pack = weight_pack,
     .weight_close = weight_close,
     .reserve = reserve,
     .embed = cpu_embed,
@@ -104,6 +110,7 @@ static void set_level(cpu_device *c, int index, const cpu_features *features) {
         const cpu_level *level = cpu_level_at(i);
         if (!level->usable(features)) continue;
         lay_over(&c->matmul, level->matmul, sizeof c->matmul);
+        lay_over(&c->matmul, level->quant, sizeof c->matmul);
         lay_over(&c->row, level->row, sizeof c->row);
         lay_over(&c->attend, level->attend, sizeof c->attend);
     }

@@ -42,10 +42,15 @@ typedef struct cpu_matmul_kernel {
     void (*pack)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end);
     size_t (*scratch_bytes)(int64_t n_in);
     void (*run)(const cpu_matmul_block *b);
+    /* As pack, of x[order[k]] for each k; NULL where weights never have an order. */
+    void (*pack_ordered)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end,
+                         const int32_t *order);
 } cpu_matmul_kernel;
 
 typedef struct cpu_matmul_ops {
-    const cpu_matmul_kernel *fast[QUANT_COUNT], *exact[QUANT_COUNT]; /* fast falls back to exact */
+    const cpu_matmul_kernel *fast[QUANT_PLAIN_COUNT], *exact[QUANT_PLAIN_COUNT]; /* fast falls back to exact */
+    const cpu_matmul_kernel *unpacked;                                           /* any format that can be unpacked */
+    const cpu_matmul_kernel *grouped; /* weights that pack.c has re-laid; NULL: none */
 } cpu_matmul_ops;
 
 /* ---- row by row; pointers need no alignment beyond a float's ---- */
@@ -99,6 +104,7 @@ extern const cpu_row_ops cpu_row_ref;
 extern const cpu_attend_ops cpu_attend_ref;
 #if defined(__x86_64__)
 extern const cpu_matmul_ops cpu_matmul_avx2, cpu_matmul_avx512, cpu_matmul_avx512bf16, cpu_matmul_amx;
+extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avx512vnni;
 extern const cpu_row_ops cpu_row_avx2, cpu_row_avx512;
 extern const cpu_attend_ops cpu_attend_avx2, cpu_attend_avx512;
 #endif
@@ -110,8 +116,9 @@ typedef struct cpu_level {
     bool (*usable)(const cpu_features *features);    /* by the processor alone */
     bool (*preferred)(const cpu_features *features); /* taken unasked; NULL: wherever usable */
     const cpu_matmul_ops *matmul;
-    const cpu_row_ops *row; /* NULL, as the next: none of its own */
+    const cpu_row_ops *row; /* NULL, as the others: none of its own */
     const cpu_attend_ops *attend;
+    const cpu_matmul_ops *quant; /* products with weights that pack.c has re-laid */
 } cpu_level;
 
 /* Slowest first, until NULL. */

@@ -12,18 +12,20 @@ static bool has_avx2(const cpu_features *f) { return f->avx2 && f->fma && f->f16
 static bool has_avx512(const cpu_features *f) {
     return has_avx2(f) && f->avx512f && f->avx512bw && f->avx512dq && f->avx512vl;
 }
+static bool has_avx512vnni(const cpu_features *f) { return has_avx512(f) && f->avx512vnni; }
 static bool has_avx512bf16(const cpu_features *f) { return has_avx512(f) && f->avx512bf16; }
 static bool has_amx(const cpu_features *f) { return has_avx512(f) && f->amx_tile && f->amx_bf16; }
 static bool is_amd(const cpu_features *f) { return !strcmp(f->vendor, "AuthenticAMD"); }
 #endif
 
 static const cpu_level levels[] = {
-    {"ref", has_all, NULL, &cpu_matmul_ref, &cpu_row_ref, &cpu_attend_ref},
+    {"ref", has_all, NULL, &cpu_matmul_ref, &cpu_row_ref, &cpu_attend_ref, NULL},
 #if defined(__x86_64__)
-    {"avx2", has_avx2, NULL, &cpu_matmul_avx2, &cpu_row_avx2, &cpu_attend_avx2},
-    {"avx512", has_avx512, NULL, &cpu_matmul_avx512, &cpu_row_avx512, &cpu_attend_avx512},
-    {"avx512bf16", has_avx512bf16, is_amd, &cpu_matmul_avx512bf16, NULL, NULL},
-    {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, NULL},
+    {"avx2", has_avx2, NULL, &cpu_matmul_avx2, &cpu_row_avx2, &cpu_attend_avx2, &cpu_quant_avx2},
+    {"avx512", has_avx512, NULL, &cpu_matmul_avx512, &cpu_row_avx512, &cpu_attend_avx512, NULL},
+    {"avx512vnni", has_avx512vnni, NULL, NULL, NULL, NULL, &cpu_quant_avx512vnni},
+    {"avx512bf16", has_avx512bf16, is_amd, &cpu_matmul_avx512bf16, NULL, NULL, NULL},
+    {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, NULL, NULL},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };

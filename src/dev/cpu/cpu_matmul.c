@@ -6,8 +6,10 @@
  * bits for any cut, so the cut follows the number of threads freely. All parts of an op share one run of the pool;
  * activations are packed before it, once for the parts that want them alike. */
 #include "cpu.h"
+#include "pack.h"
 #include "base/mem.h"
 #include <assert.h>
+#include <string.h>
 
 enum {
     LEAST_PIECE = 32 << 10, /* bytes of weights in a task that streams */
@@ -36,6 +38,7 @@ typedef struct plan {
     int n_packs; /* distinct ways to pack */
     struct {
         const cpu_matmul_kernel *kernel;
+        const int32_t *order;
         uint8_t *to;
     } packs[DEV_MATMUL_PARTS];
 } plan;
@@ -44,8 +47,17 @@ static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step 
 static int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 static int64_t clamp(int64_t n, int64_t low, int64_t high) { return n < low ? low : n > high ? high : n; }
 
-static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, quant_id type) {
+static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, const dev_weight *w) {
+    const quant_id type = w->type->id;
+    if (w->packed) return ops->grouped;
+    if (type >= QUANT_PLAIN_COUNT) return ops->unpacked;
     return !exact && ops->fast[type] ? ops->fast[type] : ops->exact[type];
+}
+
+/* NULL: as they come. */
+static const int32_t *order_of(const dev_weight *w) {
+    const cpu_packed *p = w->packed;
+    return p ? p->order : NULL;
 }
 
 /* ---- cutting ---- */
@@ -107,8 +119,19 @@ static void pack_task(void *context, int64_t task, int worker) {
     const matmul_args *a = p->args;
     const int begin = (int)task * CPU_PACK_ROWS;
     const int end = begin + CPU_PACK_ROWS < a->n_rows ? begin + CPU_PACK_ROWS : a->n_rows;
-    for (int i = 0; i < p->n_packs; i++)
-        p->packs[i].kernel->pack(p->packs[i].to, a->x, a->x_stride, a->n_rows, a->parts[0].w->n_in, begin, end);
+    const int64_t n_in = a->parts[0].w->n_in;
+    for (int i = 0; i < p->n_packs; i++) {
+        const cpu_matmul_kernel *kernel = p->packs[i].kernel;
+        if (p->packs[i].order)
+            kernel->pack_ordered(p->packs[i].to, a->x, a->x_stride, a->n_rows, n_in, begin, end, p->packs[i].order);
+        else
+            kernel->pack(p->packs[i].to, a->x, a->x_stride, a->n_rows, n_in, begin, end);
+    }
+}
+
+/* Weights of the same input usually have the same order, each its own copy. */
+static bool same_order(const int32_t *a, const int32_t *b, int64_t n) {
+    return a == b || (a && b && !memcmp(a, b, (size_t)n * sizeof *a));
 }
 
 /* Gives each part its kernel and its place among the packed activations. */
@@ -117,12 +140,16 @@ static void choose_kernels(plan *p) {
     uint8_t *free_space = p->device->packed;
     for (int i = 0; i < a->n_parts; i++) {
         const dev_weight *w = a->parts[i].w;
-        const cpu_matmul_kernel *kernel = kernel_of(&p->device->matmul, p->device->head.exact, w->type->id);
+        const cpu_matmul_kernel *kernel = kernel_of(&p->device->matmul, p->device->head.exact, w);
+        const int32_t *order = order_of(w);
         assert(w->n_in == a->parts[0].w->n_in);
         int same = 0;
-        while (same < p->n_packs && p->packs[same].kernel->pack != kernel->pack) same++;
+        while (same < p->n_packs &&
+               (p->packs[same].kernel->pack != kernel->pack || !same_order(p->packs[same].order, order, w->n_in)))
+            same++;
         if (same == p->n_packs) {
             p->packs[p->n_packs].kernel = kernel;
+            p->packs[p->n_packs].order = order;
             p->packs[p->n_packs++].to = free_space;
             free_space += round_up((int64_t)kernel->packed_bytes(a->n_rows, w->n_in), ALIGN);
         }
@@ -175,24 +202,39 @@ void cpu_matmul(device *d, const matmul_args *a) {
 
 /* ---- room ---- */
 
-/* What the distinct packings of all kernels take together, and the largest scratch. */
+typedef struct room {
+    const cpu_matmul_kernel *kernels[2 * QUANT_PLAIN_COUNT + 2]; /* with distinct packings */
+    int n;
+    size_t packed, scratch;
+} room;
+
+/* `times` packings by this kernel, unless another packs the same way; false where the sum overflows. */
+static bool add_room(room *r, const cpu_matmul_kernel *kernel, int times, int max_rows, int64_t max_in) {
+    if (!kernel) return true;
+    if (kernel->scratch_bytes(max_in) > r->scratch) r->scratch = kernel->scratch_bytes(max_in);
+    for (int i = 0; i < r->n; i++)
+        if (r->kernels[i]->pack == kernel->pack) return true;
+    r->kernels[r->n++] = kernel;
+    const size_t bytes = kernel->packed_bytes(max_rows, max_in);
+    for (int i = 0; i < times; i++)
+        if (!mem_add(r->packed, bytes, &r->packed) || !mem_add(r->packed, ALIGN, &r->packed)) return false;
+    return true;
+}
+
+/* What the distinct packings of all kernels take together, and the largest scratch. Parts of an op may each have an
+ * order of their own. */
 static bool measure_room(const cpu_matmul_ops *ops, int max_rows, int64_t max_in, size_t *packed, size_t *scratch) {
-    const cpu_matmul_kernel *kernels[2 * QUANT_COUNT];
-    int n = 0;
-    *packed = 0;
-    *scratch = CPU_SCRATCH_BYTES;
-    for (int i = 0; i < 2 * QUANT_COUNT; i++) {
-        const cpu_matmul_kernel *kernel = kernel_of(ops, i >= QUANT_COUNT, (quant_id)(i % QUANT_COUNT));
-        if (kernel->scratch_bytes(max_in) > *scratch) *scratch = kernel->scratch_bytes(max_in);
-        bool is_new = true;
-        for (int j = 0; j < n; j++) is_new = is_new && kernels[j]->pack != kernel->pack;
-        if (!is_new) continue;
-        kernels[n++] = kernel;
-        if (!mem_add(*packed, kernel->packed_bytes(max_rows, max_in), packed) || !mem_add(*packed, ALIGN, packed))
-            return false;
+    room r = {.scratch = CPU_SCRATCH_BYTES};
+    bool fits = true;
+    for (int i = 0; i < QUANT_PLAIN_COUNT; i++) {
+        fits = fits && add_room(&r, ops->fast[i], 1, max_rows, max_in);
+        fits = fits && add_room(&r, ops->exact[i], 1, max_rows, max_in);
     }
-    *scratch = (*scratch + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    return *packed < PTRDIFF_MAX;
+    fits = fits && add_room(&r, ops->unpacked, 1, max_rows, max_in);
+    fits = fits && add_room(&r, ops->grouped, DEV_MATMUL_PARTS, max_rows, max_in);
+    *packed = r.packed;
+    *scratch = (r.scratch + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    return fits && r.packed < PTRDIFF_MAX;
 }
 
 qp_status cpu_matmul_reserve(cpu_device *c, int max_rows, int64_t max_in, qp_error *err) {

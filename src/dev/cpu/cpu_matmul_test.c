@@ -186,9 +186,9 @@ static void on_all_devices(check_fn *check) {
         for (int variant = 0; variant < 3; variant++)
             devices[n_devices++] = open_level(dev_cpu_level(i), variant + 1, variant == 1);
     }
-    for (int i = 0; i < N_SHAPES * QUANT_COUNT; i += SHAPE_STEP) {
+    for (int i = 0; i < N_SHAPES * QUANT_PLAIN_COUNT; i += SHAPE_STEP) {
         world w;
-        make_world(&w, shapes[i / QUANT_COUNT], (quant_id)(i % QUANT_COUNT));
+        make_world(&w, shapes[i / QUANT_PLAIN_COUNT], (quant_id)(i % QUANT_PLAIN_COUNT));
         expect(&w);
         for (int d = 0; d < n_devices; d++) check(devices[d], &w);
         free_world(&w);
@@ -251,9 +251,9 @@ static void formats_mix(void **state) {
     for (int i = 0; dev_cpu_level(i); i++) {
         if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
         device *d = open_level(dev_cpu_level(i), 2, false);
-        world w[QUANT_COUNT];
-        matmul_args a = {.n_rows = 33, .n_parts = QUANT_COUNT};
-        for (int type = 0; type < QUANT_COUNT; type++) {
+        world w[QUANT_PLAIN_COUNT];
+        matmul_args a = {.n_rows = 33, .n_parts = QUANT_PLAIN_COUNT};
+        for (int type = 0; type < QUANT_PLAIN_COUNT; type++) {
             make_world(&w[type], (shape){100, {129}, 1, 33, false, false}, (quant_id)type);
             reset(&w[type]);
             expect(&w[type]);
@@ -263,7 +263,7 @@ static void formats_mix(void **state) {
         a.x = w[0].x;
         a.x_stride = x_stride(&w[0]);
         d->ops->matmul(d, &a);
-        for (int type = 0; type < QUANT_COUNT; type++) {
+        for (int type = 0; type < QUANT_PLAIN_COUNT; type++) {
             assert_close(&w[type], bound_of(d, (quant_id)type));
             free_world(&w[type]);
         }

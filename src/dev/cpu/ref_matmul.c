@@ -1,7 +1,6 @@
 /* ref_matmul.c — matrix products in plain C with double sums: the oracle of every other kernel.
  *
- * Works for every format that has an unpack_row. A row is copied first, because the stored bytes may lie at any
- * address and unpack_row may not. */
+ * Works for every format that has an unpack_row. */
 #include "cpu.h"
 #include <string.h>
 
@@ -16,8 +15,8 @@ static void pack(void *to, const float *x, int64_t x_stride, int n_rows, int64_t
         memcpy((float *)to + row * n_in, x + row * x_stride, (size_t)n_in * sizeof(float));
 }
 
-/* The unpacked row, then room for its stored bytes: no format takes more than float32. */
-static size_t scratch_bytes(int64_t n_in) { return 2 * (size_t)n_in * sizeof(float); }
+/* The unpacked row. */
+static size_t scratch_bytes(int64_t n_in) { return (size_t)n_in * sizeof(float); }
 
 static double dot(const float *w, const float *x, int64_t n) {
     double sum = 0;
@@ -35,14 +34,11 @@ static void put(const cpu_matmul_block *b, int64_t row, int64_t column, double s
 static void run(const cpu_matmul_block *b) {
     const int64_t n_in = b->w->n_in;
     float *unpacked = b->scratch;
-    void *stored = unpacked + n_in;
-    size_t row_bytes = 0;
-    b->w->type->bytes(&row_bytes, 1, n_in);
-    const quant_matrix one = {
-        .type = b->w->type, .n_out = 1, .n_in = n_in, .parts = {stored}, .part_bytes = {row_bytes}};
+    const bool is_plain = b->w->type->id < QUANT_PLAIN_COUNT;
+    const quant_matrix plain = quant_plain(b->w->type, b->w->n_out, n_in, b->w->data, 0);
+    const quant_matrix *m = is_plain ? &plain : &b->w->stored;
     for (int64_t column = b->column; column < b->column + b->n_columns; column++) {
-        memcpy(stored, (const uint8_t *)b->w->data + (size_t)column * row_bytes, row_bytes);
-        one.type->unpack_row(unpacked, &one, 0);
+        m->type->unpack_row(unpacked, m, column);
         for (int row = b->row; row < b->row + b->n_rows; row++)
             put(b, row, column, dot(unpacked, (const float *)b->x + row * n_in, n_in));
     }
@@ -61,4 +57,5 @@ static const cpu_matmul_kernel kernel = {
 
 const cpu_matmul_ops cpu_matmul_ref = {
     .exact = {[QUANT_F32] = &kernel, [QUANT_F16] = &kernel, [QUANT_BF16] = &kernel},
+    .unpacked = &kernel,
 };

@@ -5,20 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 256 }; /* values; every block format's blocks divide it */
-
-/* The format's own unpack wants its codes aligned, a checkpoint promises nothing: so they pass through `codes`. */
 static void embed(float *out, const dev_weight *table, int32_t id, float scale) {
-    _Alignas(16) uint8_t codes[PIECE * sizeof(float)];
-    const double bytes_each = table->type->bits_per_weight / 8;
-    const uint8_t *row = (const uint8_t *)table->data + (size_t)((double)table->n_in * bytes_each) * (size_t)id;
-    for (int64_t i = 0; i < table->n_in; i += PIECE) {
-        const int64_t n = table->n_in - i < PIECE ? table->n_in - i : PIECE;
-        memcpy(codes, row + (size_t)((double)i * bytes_each), (size_t)((double)n * bytes_each));
-        const quant_matrix piece = {.type = table->type, .n_out = 1, .n_in = n, .parts = {codes}};
-        piece.type->unpack_row(out + i, &piece, 0);
-        for (int64_t j = i; j < i + n; j++) out[j] *= scale;
-    }
+    const quant_matrix plain = quant_plain(table->type, table->n_out, table->n_in, table->data, 0);
+    const bool is_plain = table->type->id < QUANT_PLAIN_COUNT;
+    table->type->unpack_row(out, is_plain ? &plain : &table->stored, id);
+    for (int64_t i = 0; i < table->n_in; i++) out[i] *= scale;
 }
 
 static void norm(float *out, const float *x, const float *weight, float eps, int dim) {

@@ -1,0 +1,265 @@
+/* cpu_quant_test.c — products with quantised weights: every format on every level of this machine, packed and
+ * unpacked, against sums in double over the slow exact unpack; and row by row bit for bit. */
+#include "cpu.h"
+#include "pack.h"
+#include "quant_samples.h"
+#include <math.h>
+
+static json_t *goldens;
+
+static int read_goldens(void **state) {
+    return json_load_path(&goldens, QUIPU_SOURCE "/tests/golden/gguf_blocks.json", 4 << 20, NULL) != QP_OK;
+}
+static int drop_goldens(void **state) {
+    json_decref(goldens);
+    return 0;
+}
+
+static const struct format {
+    quant_id id;
+    int variant;
+} formats[] = {
+    {QUANT_EXL2, 0},  {QUANT_GPTQ, 2},     {QUANT_GPTQ, 3},    {QUANT_GPTQ, 4},   {QUANT_GPTQ, 8},  {QUANT_GPTQ, 20},
+    {QUANT_AWQ, 0},   {QUANT_AWQ_GEMV, 0}, {QUANT_Q4_0, 0},    {QUANT_Q4_1, 0},   {QUANT_Q5_0, 0},  {QUANT_Q5_1, 0},
+    {QUANT_Q8_0, 0},  {QUANT_Q2_K, 0},     {QUANT_Q3_K, 0},    {QUANT_Q4_K, 0},   {QUANT_Q5_K, 0},  {QUANT_Q6_K, 0},
+    {QUANT_IQ1_S, 0}, {QUANT_IQ1_M, 0},    {QUANT_IQ2_XXS, 0}, {QUANT_IQ2_XS, 0}, {QUANT_IQ2_S, 0}, {QUANT_IQ3_XXS, 0},
+    {QUANT_IQ3_S, 0}, {QUANT_IQ4_NL, 0},   {QUANT_IQ4_XS, 0},  {QUANT_TQ1_0, 0},  {QUANT_TQ2_0, 0}, {QUANT_MXFP4, 0},
+};
+
+static const struct size {
+    int n_out, n_in, n_rows;
+} sizes[] = {{1, 256, 1}, {16, 512, 2}, {17, 256, 3}, {33, 1024, 5}, {100, 512, 8}, {130, 256, 9}, {67, 768, 37}};
+#ifdef __SANITIZE_THREAD__
+enum { FORMAT_STEP = 7 };
+#else
+enum { FORMAT_STEP = 1 };
+#endif
+enum { MOST_IN = 1024, MOST_ROWS = 37, MOST_OUT = 130 };
+
+typedef struct world {
+    sample s;
+    int n_rows;
+    bool whole; /* activations are multiples of one number: rounding them to 8 bits loses nothing */
+    float x[MOST_ROWS * MOST_IN], bias[MOST_OUT], out[MOST_ROWS * MOST_OUT], before[MOST_ROWS * MOST_OUT];
+    double expected[MOST_ROWS * MOST_OUT], bound[MOST_ROWS * MOST_OUT];
+} world;
+
+/* In every 32 of them, in any order, is a 127 or -127 with all but certainty. */
+static float random_x(size_t i, bool whole) {
+    const uint32_t bits = sample_bits(21, i);
+    if (!whole) return (float)((double)bits / 2147483648.0 - 1);
+    const int value = bits % 3 == 0 ? 127 : (int)(bits >> 8) % 128;
+    return (float)(bits & 0x80 ? -value : value) / 64;
+}
+
+/* The weights' own rounding (EXL2 and GPTQ to float16, which kernels leave out) and that of the activations. */
+static void expect(world *w) {
+    const quant_matrix *m = &w->s.m;
+    float row[MOST_IN];
+    for (int64_t column = 0; column < m->n_out; column++) {
+        m->type->unpack_row(row, m, column);
+        for (int r = 0; r < w->n_rows; r++) {
+            const size_t i = (size_t)r * (size_t)m->n_out + (size_t)column;
+            double sum = 0, size = 0, most = 0;
+            for (int64_t k = 0; k < m->n_in; k++) {
+                const double x = (double)w->x[r * m->n_in + k];
+                sum += (double)row[k] * x;
+                size += fabs((double)row[k]);
+                most = fmax(most, fabs(x));
+            }
+            w->expected[i] = sum + (double)w->bias[column] + (double)w->before[i];
+            w->bound[i] = size * most * (w->whole ? 0x1p-11 : 0x1p-11 + 0.5 / 127) + 1e-5;
+        }
+    }
+}
+
+static void build(world *w, const struct format *f, const struct size *size, bool whole) {
+    sample_open(&w->s, f->id, f->variant, size->n_out, size->n_in, goldens);
+    w->n_rows = size->n_rows;
+    w->whole = whole;
+    for (size_t i = 0; i < (size_t)(size->n_rows * size->n_in); i++) w->x[i] = random_x(i, whole);
+    for (size_t i = 0; i < (size_t)size->n_out; i++) w->bias[i] = random_x(i + 7, false);
+    for (size_t i = 0; i < (size_t)(size->n_out * size->n_rows); i++) w->before[i] = random_x(i + 99, false);
+    expect(w);
+}
+
+static void multiply(device *d, world *w, const dev_weight *weight, int row, int n_rows) {
+    const matmul_args a = {.x = w->x + row * weight->n_in,
+                           .x_stride = weight->n_in,
+                           .n_rows = n_rows,
+                           .n_parts = 1,
+                           .parts = {{.w = weight,
+                                      .bias = w->bias,
+                                      .out = w->out + row * weight->n_out,
+                                      .out_stride = weight->n_out,
+                                      .add = true}}};
+    d->ops->matmul(d, &a);
+}
+
+static void reset(world *w) { memcpy(w->out, w->before, sizeof w->out); }
+
+static void check_values(const device *d, const world *w, const char *how) {
+    for (size_t i = 0; i < (size_t)w->n_rows * (size_t)w->s.m.n_out; i++)
+        if (!(fabs((double)w->out[i] - w->expected[i]) <= w->bound[i]))
+            fail_msg("%s %d bits, %s, %s: value %zu of %lld x %d is %.9g, not %.9g +- %.3g", w->s.m.type->name,
+                     w->s.m.bits, d->level, how, i, (long long)w->s.m.n_out, w->n_rows, (double)w->out[i],
+                     w->expected[i], w->bound[i]);
+}
+
+/* In pieces of 1, 2, 3 ... rows: no bit may change. */
+static void check_cuts(device *d, world *w, const dev_weight *weight) {
+    float whole[MOST_ROWS * MOST_OUT];
+    memcpy(whole, w->out, sizeof whole);
+    for (int piece = 1; piece < 12; piece += 3) {
+        reset(w);
+        for (int row = 0; row < w->n_rows; row += piece)
+            multiply(d, w, weight, row, w->n_rows - row < piece ? w->n_rows - row : piece);
+        assert_memory_equal(w->out, whole, (size_t)w->n_rows * (size_t)weight->n_out * sizeof(float));
+    }
+}
+
+static void check_weight(device *d, world *w, bool packed) {
+    dev_weight weight;
+    qp_error err;
+    assert_int_equal(d->ops->weight_open(d, &weight, &w->s.m, &err), QP_OK);
+    if (packed) assert_int_equal(d->ops->weight_pack(d, &weight, &err), QP_OK);
+    if (packed && cpu_of(d)->matmul.grouped && !d->exact) assert_non_null(weight.packed);
+    reset(w);
+    multiply(d, w, &weight, 0, w->n_rows);
+    check_values(d, w, weight.packed ? "packed" : "unpacked");
+    check_cuts(d, w, &weight);
+    d->ops->weight_close(d, &weight);
+}
+
+static device *open_level(const char *level, int threads, bool exact) {
+    device *d;
+    qp_error err;
+    const dev_options options = {.kind = "cpu", .cpu_level = level, .threads = threads, .exact = exact};
+    assert_int_equal(dev_open(&d, &options, &err), QP_OK);
+    assert_int_equal(d->ops->reserve(d, MOST_ROWS, MOST_IN, &err), QP_OK);
+    return d;
+}
+
+static void products_are_right(void **state) {
+    world *w = MEM_NEW(world);
+    for (int i = 0; dev_cpu_level(i); i++) {
+        if (!dev_cpu_level_available(dev_cpu_level(i))) {
+            print_message("SKIP: this processor has no %s\n", dev_cpu_level(i));
+            continue;
+        }
+        device *fast = open_level(dev_cpu_level(i), 1 + i % 2 * 2, false),
+               *exact = open_level(dev_cpu_level(i), 2, true);
+        for (size_t f = 0; f < HARNESS_COUNT(formats); f += FORMAT_STEP)
+            for (size_t s = 0; s < HARNESS_COUNT(sizes); s++) {
+                build(w, &formats[f], &sizes[s], s % 2 == 0);
+                check_weight(fast, w, true);
+                if (s < 3 || s == HARNESS_COUNT(sizes) - 1) check_weight(exact, w, false);
+                sample_close(&w->s);
+            }
+        dev_close(fast);
+        dev_close(exact);
+    }
+    mem_free(w);
+}
+
+/* Three parts of one op: two orders and none. */
+static void orders_mix(void **state) {
+    static const struct format parts[3] = {{QUANT_EXL2, 0}, {QUANT_GPTQ, 20}, {QUANT_Q4_K, 0}};
+    world *w[3];
+    device *d = open_level(NULL, 2, false);
+    dev_weight weights[3];
+    matmul_args a = {.n_rows = 5, .n_parts = 3};
+    for (int i = 0; i < 3; i++) {
+        w[i] = MEM_NEW(world);
+        build(w[i], &parts[i], &(struct size){33, 512, 5}, true);
+        assert_int_equal(d->ops->weight_open(d, &weights[i], &w[i]->s.m, NULL), QP_OK);
+        assert_int_equal(d->ops->weight_pack(d, &weights[i], NULL), QP_OK);
+        reset(w[i]);
+        a.parts[i] =
+            (matmul_part){.w = &weights[i], .bias = w[i]->bias, .out = w[i]->out, .out_stride = 33, .add = true};
+    }
+    a.x = w[0]->x;
+    a.x_stride = 512;
+    d->ops->matmul(d, &a);
+    for (int i = 0; i < 3; i++) {
+        check_values(d, w[i], "mixed");
+        d->ops->weight_close(d, &weights[i]);
+        sample_close(&w[i]->s);
+        mem_free(w[i]);
+    }
+    dev_close(d);
+}
+
+static void packing_owes_nothing_after_a_failure(void **state) {
+    device *d = open_level(NULL, 1, false);
+    sample s;
+    dev_weight weight;
+    sample_open(&s, QUANT_Q4_0, 0, 20, 256, goldens);
+    assert_int_equal(d->ops->weight_open(d, &weight, &s.m, NULL), QP_OK);
+    for (int n = 0; n < 2 && cpu_of(d)->matmul.grouped; n++) {
+        mem_fail_after(n);
+        assert_int_equal(d->ops->weight_pack(d, &weight, NULL), QP_NO_MEMORY);
+        mem_fail_after(-1);
+        assert_null(weight.packed);
+    }
+    d->ops->weight_close(d, &weight);
+    sample_close(&s);
+    dev_close(d);
+}
+
+static void embeds(void **state) {
+    static const int32_t ids[3] = {4, 0, 2};
+    for (int i = 0; dev_cpu_level(i); i++) {
+        if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
+        device *d = open_level(dev_cpu_level(i), 2, false);
+        for (size_t f = 0; f < HARNESS_COUNT(formats); f++) {
+            sample s;
+            dev_weight table;
+            float out[3 * 256], row[256];
+            sample_open(&s, formats[f].id, formats[f].variant, 5, 256, goldens);
+            assert_int_equal(d->ops->weight_open(d, &table, &s.m, NULL), QP_OK);
+            d->ops->embed(d, &(embed_args){.ids = ids, .n_rows = 3, .table = &table, .out = out, .scale = 2});
+            for (int r = 0; r < 3; r++) {
+                s.m.type->unpack_row(row, &s.m, ids[r]);
+                for (int k = 0; k < 256; k++) assert_true(out[r * 256 + k] == row[k] * 2);
+            }
+            d->ops->weight_close(d, &table);
+            sample_close(&s);
+        }
+        dev_close(d);
+    }
+}
+
+/* A NaN or an infinity among the activations must not vanish. */
+static void bad_activations_show(void **state) {
+    world *w = MEM_NEW(world);
+    device *d = open_level(NULL, 1, false);
+    build(w, &(struct format){QUANT_Q4_0, 0}, &(struct size){17, 256, 3}, true);
+    w->x[256 + 40] = NAN;
+    w->x[512 + 200] = INFINITY;
+    dev_weight weight;
+    assert_int_equal(d->ops->weight_open(d, &weight, &w->s.m, NULL), QP_OK);
+    assert_int_equal(d->ops->weight_pack(d, &weight, NULL), QP_OK);
+    reset(w);
+    multiply(d, w, &weight, 0, 3);
+    for (int c = 0; c < 17; c++) {
+        assert_true(isfinite(w->out[c]));
+        assert_false(isfinite(w->out[17 + c]));
+        assert_false(isfinite(w->out[34 + c]));
+    }
+    d->ops->weight_close(d, &weight);
+    sample_close(&w->s);
+    dev_close(d);
+    mem_free(w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_right),
+        cmocka_unit_test(orders_mix),
+        cmocka_unit_test(packing_owes_nothing_after_a_failure),
+        cmocka_unit_test(embeds),
+        cmocka_unit_test(bad_activations_show),
+    };
+    return cmocka_run_group_tests(tests, read_goldens, drop_goldens);
+}

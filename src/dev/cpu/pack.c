@@ -1,0 +1,215 @@
+/* pack.c — weights of any format with whole numbers, re-laid for the kernels while a model loads.
+ *
+ * Called by cpu.c. One task is one tile of 16 columns: it asks the format for 16 x 32 weights after the other and
+ * spreads their codes over the lines. Tasks write to places of their own, so all threads work at once and the source
+ * is read once, piece by piece; nothing is held twice. */
+#include "pack.h"
+#include "base/mem.h"
+#include <string.h>
+
+/* ---- the plan ---- */
+
+static int span_of_run(const quant_run *r) {
+    if (r->scales == QUANT_SCALES_SUPER || r->scales == QUANT_SCALES_SUPER_MIN) return QUANT_SUPER;
+    return r->group < PACK_DEPTH ? PACK_DEPTH : r->group;
+}
+
+/* Bytes in front of a span's codes, all 16 columns of each: d, dmin or zeros; then the scales of its groups. */
+static size_t header_bytes(const quant_run *r, int span) {
+    const size_t groups = (size_t)(span / r->group), column = PACK_COLUMNS;
+    switch (r->scales) {
+    case QUANT_SCALES_PLAIN:
+        return 2 * column * groups;
+    case QUANT_SCALES_ZERO:
+        return 3 * column * groups;
+    case QUANT_SCALES_MIN:
+        return 4 * column * groups;
+    case QUANT_SCALES_POWER:
+        return column * groups;
+    case QUANT_SCALES_SUPER:
+        return 2 * column + column * groups;
+    case QUANT_SCALES_SUPER_MIN:
+        return 4 * column + 2 * column * groups;
+    }
+    return 0;
+}
+
+static bool has_variant(const quant_run *r) {
+    static const struct {
+        int bits;
+        bool has_table, halves;
+    } variants[] = {
+#define X(name, bits, has_table, halves) {bits, has_table, halves},
+        PACK_VARIANTS(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+        if (variants[i].bits == r->bits && variants[i].has_table == (r->table != NULL) &&
+            variants[i].halves == (r->group < PACK_DEPTH))
+            return true;
+    return false;
+}
+
+static bool count_runs(int *n, const quant_matrix *m) {
+    quant_run r;
+    *n = 0;
+    if (!m->type->run) return false;
+    for (int64_t k = 0; k < m->n_in; k = r.end, ++*n)
+        if (!m->type->run(&r, m, k) || !has_variant(&r) || (r.end - r.begin) % span_of_run(&r)) return false;
+    return true;
+}
+
+static cpu_packed *plan_runs(const quant_matrix *m, int n_runs) {
+    cpu_packed *p = mem_zarray(1, sizeof *p + (size_t)n_runs * sizeof *p->runs);
+    if (!p) return NULL;
+    int64_t k = 0;
+    for (; p->n_runs < n_runs; p->n_runs++) {
+        pack_run *r = &p->runs[p->n_runs];
+        m->type->run(&r->is, m, k);
+        k = r->is.end;
+        r->span = span_of_run(&r->is);
+        r->header_bytes = header_bytes(&r->is, r->span);
+        r->offset = p->tile_bytes;
+        const size_t spans = (size_t)((r->is.end - r->is.begin) / r->span);
+        p->tile_bytes += spans * (r->header_bytes + (size_t)(r->span / PACK_DEPTH) * pack_code_bytes(r));
+    }
+    p->order = m->order;
+    return p;
+}
+
+/* ---- codes ---- */
+
+/* Bits [from, from + width) of the codes, `per_line` inputs of each byte's place to a line. */
+static void put_plane(uint8_t *lines, const quant_tile *t, int from, int width) {
+    const int per_line = 8 / width, mask = (1 << width) - 1;
+    for (int c = 0; c < PACK_COLUMNS; c++)
+        for (int j = 0; j < PACK_DEPTH / 4; j++) {
+            uint8_t *to = lines + j / per_line * PACK_LINE + 4 * c;
+            const int shift = j % per_line * width;
+            for (int i = 0; i < 4; i++) to[i] |= (uint8_t)((t->code[c][4 * j + i] >> from & mask) << shift);
+        }
+}
+
+static void put_bytes(uint8_t *lines, const quant_tile *t) {
+    for (int c = 0; c < PACK_COLUMNS; c++)
+        for (int j = 0; j < PACK_DEPTH / 4; j++) memcpy(lines + j * PACK_LINE + 4 * c, &t->code[c][4 * j], 4);
+}
+
+/* Four codes of a column lie in a word; the commonest width goes word by word. */
+static void put_nibbles(uint8_t *lines, const quant_tile *t) {
+    for (int c = 0; c < PACK_COLUMNS; c++)
+        for (int l = 0; l < PACK_DEPTH / 8; l++) {
+            uint32_t low, high;
+            memcpy(&low, &t->code[c][8 * l], 4);
+            memcpy(&high, &t->code[c][8 * l + 4], 4);
+            low = (low & 0x0F0F0F0F) | (high & 0x0F0F0F0F) << 4;
+            memcpy(lines + l * PACK_LINE + 4 * c, &low, 4);
+        }
+}
+
+static void put_codes(uint8_t *lines, const quant_tile *t, int bits) {
+    const int low = bits == 3 ? 2 : bits == 5 || bits == 6 ? 4 : bits;
+    memset(lines, 0, (size_t)bits * PACK_LINE);
+    if (low == 8)
+        put_bytes(lines, t);
+    else if (low == 4)
+        put_nibbles(lines, t);
+    else
+        put_plane(lines, t, 0, low);
+    if (bits > low) put_plane(lines + low * PACK_LINE, t, low, bits - low);
+}
+
+/* ---- scales ---- */
+
+enum { COLUMN = PACK_COLUMNS };
+
+/* Scales of the groups that begin at input `at` of a span; a tile of 32 inputs holds one, two, or a part of one. */
+static void put_group(uint8_t *header, const pack_run *r, const quant_tile *t, int at) {
+    const int n = r->is.group == 16 ? 2 : 1, first = at / r->is.group, n_groups = r->span / r->is.group;
+    for (int half = 0; half < n; half++) {
+        const size_t g = (size_t)(first + half);
+        switch (r->is.scales) {
+        case QUANT_SCALES_PLAIN:
+            memcpy(header + g * 2 * COLUMN, t->d[half], 2 * COLUMN);
+            break;
+        case QUANT_SCALES_ZERO:
+            memcpy(header + g * 3 * COLUMN, t->d[half], 2 * COLUMN);
+            memcpy(header + g * 3 * COLUMN + 2 * COLUMN, t->min[half], COLUMN);
+            break;
+        case QUANT_SCALES_MIN:
+            memcpy(header + g * 4 * COLUMN, t->d[half], 2 * COLUMN);
+            memcpy(header + g * 4 * COLUMN + 2 * COLUMN, t->dmin[half], 2 * COLUMN);
+            break;
+        case QUANT_SCALES_POWER:
+            for (size_t c = 0; c < COLUMN; c++) header[g * COLUMN + c] = (uint8_t)t->d[half][c];
+            break;
+        case QUANT_SCALES_SUPER:
+            if (!at) memcpy(header, t->d[0], 2 * COLUMN);
+            memcpy(header + (2 + g) * COLUMN, t->scale[half], COLUMN);
+            break;
+        case QUANT_SCALES_SUPER_MIN:
+            if (!at) memcpy(header, t->d[0], 2 * COLUMN);
+            if (!at) memcpy(header + 2 * COLUMN, t->dmin[0], 2 * COLUMN);
+            memcpy(header + (4 + g) * COLUMN, t->scale[half], COLUMN);
+            memcpy(header + (4 + (size_t)n_groups + g) * COLUMN, t->min[half], COLUMN);
+            break;
+        }
+    }
+}
+
+/* ---- tiles ---- */
+
+typedef struct job {
+    const quant_matrix *m;
+    const cpu_packed *p;
+    uint8_t *tiles;
+} job;
+
+static void pack_run_of_tile(uint8_t *to, const quant_matrix *m, const pack_run *r, int64_t column) {
+    quant_tile t;
+    for (int64_t k = r->is.begin; k < r->is.end; k += r->span) {
+        uint8_t *header = to;
+        to += r->header_bytes;
+        for (int at = 0; at < r->span; at += PACK_DEPTH) {
+            m->type->tile(&t, m, &r->is, column, k + at);
+            if (at % r->is.group == 0 || r->is.group < PACK_DEPTH) put_group(header, r, &t, at);
+            put_codes(to, &t, r->is.bits);
+            to += pack_code_bytes(r);
+        }
+    }
+}
+
+static void pack_tile(void *context, int64_t task, int worker) {
+    const job *j = context;
+    uint8_t *tile = j->tiles + (size_t)task * j->p->tile_bytes;
+    for (int i = 0; i < j->p->n_runs; i++)
+        pack_run_of_tile(tile + j->p->runs[i].offset, j->m, &j->p->runs[i], task * PACK_COLUMNS);
+}
+
+qp_status pack_weight(dev_weight *w, pool *p, qp_error *err) {
+    const quant_matrix *m = &w->stored;
+    const int64_t n_tiles = (m->n_out + PACK_COLUMNS - 1) / PACK_COLUMNS;
+    int n_runs;
+    if (!count_runs(&n_runs, m)) return QP_OK;
+    cpu_packed *plan = plan_runs(m, n_runs);
+    if (!plan) return err_no_memory(err, (size_t)n_runs * sizeof *plan->runs, "the layout of a weight");
+    size_t bytes;
+    uint8_t *tiles = mem_mul((size_t)n_tiles, plan->tile_bytes, &bytes) ? mem_big(bytes) : NULL;
+    if (!tiles) {
+        mem_free(plan);
+        return err_no_memory(err, bytes, "a packed weight");
+    }
+    job j = {m, plan, tiles};
+    pool_run(p, pack_tile, &j, n_tiles);
+    w->packed = plan;
+    w->owned = tiles;
+    w->owned_bytes = bytes;
+    return QP_OK;
+}
+
+void pack_free(dev_weight *w) {
+    mem_big_free(w->owned, w->owned_bytes);
+    mem_free(w->packed);
+    w->owned = NULL;
+    w->packed = NULL;
+}

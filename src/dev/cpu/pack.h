@@ -1,0 +1,63 @@
+/* pack.h — how the CPU's kernels for whole numbers want weights to lie, and re-laying them so.
+ *
+ * Made by cpu.c when a weight is opened, read by <isa>_quant.c. A matrix is cut into tiles of 16 columns (rows of W),
+ * each one stream of bytes: run after run, of each run span after span. A span is the inputs that share a float16
+ * scale: first the scales of the 16 columns side by side, then the codes, 32 inputs after the other, in lines of 64
+ * bytes. Byte 4 c + i of a line belongs to column c; its bits to inputs 4 j + i for several j:
+ *
+ *   2 bits   line l holds j = 4 l .. 4 l + 3, two bits each, the first lowest
+ *   4 bits   line l holds j = 2 l, 2 l + 1, four bits each
+ *   8 bits   line l holds j = l
+ *   3 bits   the lower two as above; a last line with one bit of each j
+ *   5 bits   the lower four as above; a last line with one bit of each j
+ *   6 bits   the lower four as above; two last lines with two bits of each j, laid as for 2 bits
+ *
+ * The tricky thing: the layout must not cost more bits than the format has, for decoding is as fast as these bytes are
+ * read; so scales stay as narrow as they are in the file. */
+#ifndef DEV_CPU_PACK_H
+#define DEV_CPU_PACK_H
+
+#include "base/pool.h"
+#include "dev/dev.h"
+
+enum { PACK_COLUMNS = QUANT_TILE_ROWS, PACK_DEPTH = QUANT_TILE_DEPTH, PACK_LINE = 64 };
+
+typedef struct pack_run {
+    quant_run is;
+    int span;            /* inputs */
+    size_t header_bytes; /* of a span, in front of its codes */
+    size_t offset;       /* of the run in a tile */
+} pack_run;
+
+typedef struct cpu_packed {
+    int n_runs;
+    size_t tile_bytes;
+    const int32_t *order; /* of the inputs, as quant_matrix has it */
+    pack_run runs[];
+} cpu_packed;
+
+/* The kinds of runs that kernels have code for: X(name, bits, has a table, groups of 16). */
+#define PACK_VARIANTS(X)                                                                                               \
+    X(2, 2, false, false)                                                                                              \
+    X(2h, 2, false, true)                                                                                              \
+    X(3, 3, false, false)                                                                                              \
+    X(3h, 3, false, true)                                                                                              \
+    X(3t, 3, true, false)                                                                                              \
+    X(3th, 3, true, true)                                                                                              \
+    X(4, 4, false, false)                                                                                              \
+    X(4t, 4, true, false)                                                                                              \
+    X(4th, 4, true, true)                                                                                              \
+    X(5, 5, false, false)                                                                                              \
+    X(6, 6, false, false)                                                                                              \
+    X(6h, 6, false, true)                                                                                              \
+    X(8, 8, false, false)
+
+/* Bytes of the codes of 32 inputs. */
+static inline size_t pack_code_bytes(const pack_run *r) { return (size_t)r->is.bits * PACK_LINE; }
+
+/* Re-lays w->stored, whose order must outlive it, into memory that w then owns, on the pool's threads. Leaves w alone
+ * where the matrix has no description as whole numbers. */
+qp_status pack_weight(dev_weight *w, pool *p, qp_error *err);
+void pack_free(dev_weight *w);
+
+#endif
