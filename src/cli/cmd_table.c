@@ -17,6 +17,18 @@ const command_row command_rows[] = {
      {"quipu generate --chat -p \"Tell me about the sea.\" -n 60 --temperature 0.7",
       "echo '{\"id\": 1, \"prompt\": \"Once\", \"n\": 9}' | quipu generate --batch - --greedy"},
      cmd_generate},
+    {"chat",
+     FOR_CHAT,
+     NULL,
+     "talk with a model",
+     "Answers stream as they are made; the next turn reuses what the cache holds of the ones before. Ctrl-C stops an\n"
+     "answer, Ctrl-D ends. A line that ends in a backslash goes on, so does all between two lines of three quotes.\n"
+     "Lines that begin with a slash are commands, /help lists them. What is typed is kept for the arrow keys in\n"
+     "~/.local/state/quipu. When the context is full the oldest turns drop out, whole, and it says so. Out of a pipe\n"
+     "each line is a message and only answers go to standard output, with --json a line of JSON for each.\n",
+     {"echo \"Tell me about the sea.\" | quipu chat --greedy --stats",
+      "printf 'Hello!\\nTell me more.\\n' | quipu chat --system \"Be brief.\" --json -n 20"},
+     cmd_chat},
     {"logits",
      FOR_LOGITS,
      NULL,

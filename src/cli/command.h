@@ -57,6 +57,7 @@ qp_status session_usage(session *s, qp_error *err, const char *format, ...) __at
 bool session_given(const session *s, const void *field);
 
 qp_status cmd_generate(session *s, qp_error *err);
+qp_status cmd_chat(session *s, qp_error *err);
 qp_status cmd_logits(session *s, qp_error *err);
 qp_status cmd_tokenize(session *s, qp_error *err);
 qp_status cmd_detokenize(session *s, qp_error *err);

@@ -46,6 +46,8 @@ typedef struct options {
     int64_t max_jobs;
     int64_t new_tokens, min_new_tokens, num_choices, logprobs, loop_repeats, last;
     option_texts stop, ban;
+    const char *system, *mode;
+    bool amnesia, stats;
     bool ignore_eos, chat, show_special, token_healing;
     bool greedy, temperature_last;
     double temperature, top_p, min_p, typical, tfs, top_a, smoothing_factor, skew, cfg_scale;

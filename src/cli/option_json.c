@@ -38,6 +38,7 @@ static qp_status set_joined(options *o, const option_row *row, const char *key, 
     strbuf joined = {0};
     const json_t *item;
     size_t i;
+    if (!json_array_size(list)) return option_unset(o, row), QP_OK;
     json_array_foreach(list, i, item) {
         char room[40];
         const char *text = typed(item, room);

@@ -45,6 +45,7 @@ static void all_rows(void **state) {
     const command_row *c = command_find("generate");
     for (const option_row *row = option_rows; row < option_rows + option_count; row++) {
         if (!(row->commands & c->bit) || option_find_own(c, row->name) != row) continue;
+        if ((row->kind == OPTION_INT || row->kind == OPTION_REAL) && row->lowest > 0) continue; /* zero says: not set */
         options o = {.model = NULL};
         qp_error err;
         json_t *value = option_get_json(&o, row);

@@ -20,7 +20,8 @@
     }
 
 enum {
-    RUNNING = FOR_GENERATE | FOR_LOGITS | FOR_BENCH,
+    TALKING = FOR_GENERATE | FOR_CHAT, /* what gives answers has their settings */
+    RUNNING = TALKING | FOR_LOGITS | FOR_BENCH,
     WITH_MODEL = RUNNING | FOR_TOKENIZE | FOR_DETOKENIZE | FOR_TEMPLATE | FOR_INSPECT,
     ANSWERING = WITH_MODEL | FOR_DEVICES | FOR_VERSION,
     ALL = ANSWERING | FOR_HELP,
@@ -28,9 +29,9 @@ enum {
 #define LIST(kind, name, field, group, commands, value, highest, help)                                                 \
     { name, 0, kind, group, commands, offsetof(options, field), value, NULL, NULL, 0, highest, help }
 #define SAMPLER(name, field, lowest, highest, help)                                                                    \
-    NUMBER(OPTION_REAL, name, 0, field, GROUP_SAMPLING, FOR_GENERATE, lowest, highest, NULL, help)
+    NUMBER(OPTION_REAL, name, 0, field, GROUP_SAMPLING, TALKING, lowest, highest, NULL, help)
 #define SAMPLER_INT(name, field, help)                                                                                 \
-    NUMBER(OPTION_INT, name, 0, field, GROUP_SAMPLING, FOR_GENERATE, 0, MANY, NULL, help)
+    NUMBER(OPTION_INT, name, 0, field, GROUP_SAMPLING, TALKING, 0, MANY, NULL, help)
 #define MANY 1073741824.0           /* tokens */
 #define SEEDS 9223372036854774784.0 /* the last double before 2^63 */
 
@@ -45,7 +46,7 @@ const option_row option_rows[] = {
            "exact: float32 activations and sums; fast: activations may be rounded to 16 bits"),
     CHOICE("cache", cache, GROUP_MODEL, RUNNING, "fp16|fp32", NULL,
            "format of the cache (default: fp32 with --precision exact, else fp16)"),
-    NUMBER(OPTION_INT, "context", 0, context, GROUP_MODEL, FOR_GENERATE | FOR_LOGITS, 1, MANY, NULL,
+    NUMBER(OPTION_INT, "context", 0, context, GROUP_MODEL, TALKING | FOR_LOGITS, 1, MANY, NULL,
            "tokens of cache (default: what the work needs, at most the trained context)"),
     NUMBER(OPTION_INT, "context", 0, context, GROUP_MODEL, FOR_INSPECT, 1, MANY, NULL,
            "show the memory of a cache of N tokens too"),
@@ -79,23 +80,28 @@ const option_row option_rows[] = {
          "special tokens written in the text are read as such (this is the default)"),
     FLAG("no-parse-special", 0, no_parse_special, GROUP_INPUT, FOR_TOKENIZE | FOR_GENERATE,
          "special tokens written in the text are plain characters"),
+    TEXT("system", 0, system, GROUP_INPUT, FOR_CHAT, "TEXT", "the system prompt"),
+    CHOICE("mode", mode, GROUP_INPUT, FOR_CHAT,
+           "raw|script|chatml|llama2|llama3|mistral|gemma|phi3|zephyr|deepseek|command-r|vicuna|alpaca", NULL,
+           "format of the prompts, for a model without a chat template or instead of its own; raw is the text alone"),
+    FLAG("amnesia", 0, amnesia, GROUP_INPUT, FOR_CHAT, "each message begins anew: turns are forgotten"),
 
-    NUMBER(OPTION_INT, "new-tokens", 'n', new_tokens, GROUP_ANSWER, FOR_GENERATE, 1, MANY, NULL,
+    NUMBER(OPTION_INT, "new-tokens", 'n', new_tokens, GROUP_ANSWER, TALKING, 1, MANY, NULL,
            "at most this many new tokens (default: until an end token or the end of the context)"),
-    NUMBER(OPTION_INT, "min-new-tokens", 0, min_new_tokens, GROUP_ANSWER, FOR_GENERATE, 0, MANY, NULL,
+    NUMBER(OPTION_INT, "min-new-tokens", 0, min_new_tokens, GROUP_ANSWER, TALKING, 0, MANY, NULL,
            "no end token before this many"),
-    LIST(OPTION_TEXTS, "stop", stop, GROUP_ANSWER, FOR_GENERATE, "STR", 0,
+    LIST(OPTION_TEXTS, "stop", stop, GROUP_ANSWER, TALKING, "STR", 0,
          "stop before this text; may be given several times"),
-    LIST(OPTION_TEXTS, "ban", ban, GROUP_ANSWER, FOR_GENERATE, "STR", 0,
+    LIST(OPTION_TEXTS, "ban", ban, GROUP_ANSWER, TALKING, "STR", 0,
          "this text must not appear, in whatever case: it is taken back and tried otherwise; may be given several "
          "times"),
-    FLAG("ignore-eos", 0, ignore_eos, GROUP_ANSWER, FOR_GENERATE, "end tokens do not end the text"),
-    FLAG("show-special", 0, show_special, GROUP_ANSWER, FOR_GENERATE, "show special tokens in the text"),
+    FLAG("ignore-eos", 0, ignore_eos, GROUP_ANSWER, TALKING, "end tokens do not end the text"),
+    FLAG("show-special", 0, show_special, GROUP_ANSWER, TALKING, "show special tokens in the text"),
     FLAG("token-healing", 0, token_healing, GROUP_ANSWER, FOR_GENERATE,
          "the last token of the prompt may be completed by the first new one"),
-    NUMBER(OPTION_INT, "logprobs", 0, logprobs, GROUP_ANSWER, FOR_GENERATE, 0, 1024, NULL,
+    NUMBER(OPTION_INT, "logprobs", 0, logprobs, GROUP_ANSWER, TALKING, 0, 1024, NULL,
            "with --json: for each token its probability and the N most probable ones beside it"),
-    NUMBER(OPTION_INT, "loop-repeats", 0, loop_repeats, GROUP_ANSWER, FOR_GENERATE, 0, 1e6, NULL,
+    NUMBER(OPTION_INT, "loop-repeats", 0, loop_repeats, GROUP_ANSWER, TALKING, 0, 1e6, NULL,
            "stop when the newest tokens, at least 64, are one piece repeated N times; 0 is off"),
     NUMBER(OPTION_INT, "num-choices", 0, num_choices, GROUP_OUTPUT, FOR_GENERATE, 1, 1024, NULL,
            "this many answers to the prompt, which is read once; their seeds are seed, seed + 1 and so on"),
@@ -107,30 +113,31 @@ const option_row option_rows[] = {
     NUMBER(OPTION_INT, "last", 0, last, GROUP_OUTPUT, FOR_LOGITS, 1, MANY, NULL,
            "logits of the last N positions only (default: of all)"),
     TEXT("output", 'o', output, GROUP_OUTPUT, FOR_LOGITS, "FILE", "the safetensors file to write"),
+    FLAG("stats", 0, stats, GROUP_OUTPUT, FOR_CHAT, "show speed and cached tokens after each answer"),
     FLAG("pieces", 0, pieces, GROUP_OUTPUT, FOR_TOKENIZE, "show what each token is"),
     FLAG("skip-special", 0, skip_special, GROUP_OUTPUT, FOR_DETOKENIZE, "leave out special tokens"),
     FLAG("stream", 0, stream, GROUP_OUTPUT, FOR_DETOKENIZE,
          "as --jsonl, one id at a time: each output line is the array of chunks, null where nothing shows yet"),
     FLAG("tensors", 0, tensors, GROUP_OUTPUT, FOR_INSPECT, "list all tensors"),
 
-    FLAG("greedy", 0, greedy, GROUP_SAMPLING, FOR_GENERATE, "always the most probable token: temperature 0"),
-    NUMBER(OPTION_REAL, "temperature", 0, temperature, GROUP_SAMPLING, FOR_GENERATE, 0, 100, NULL,
+    FLAG("greedy", 0, greedy, GROUP_SAMPLING, TALKING, "always the most probable token: temperature 0"),
+    NUMBER(OPTION_REAL, "temperature", 0, temperature, GROUP_SAMPLING, TALKING, 0, 100, NULL,
            "flatter above 1, sharper below; under 0.01 greedy (default of this, --top-k, --top-p, --min-p and "
            "--repetition-penalty: what the model's generation_config.json recommends, else temperature 0.8)"),
-    NUMBER(OPTION_INT, "top-k", 0, top_k, GROUP_SAMPLING, FOR_GENERATE, 0, MANY, NULL,
+    NUMBER(OPTION_INT, "top-k", 0, top_k, GROUP_SAMPLING, TALKING, 0, MANY, NULL,
            "keep the N most probable tokens; 0 is off"),
-    NUMBER(OPTION_REAL, "top-p", 0, top_p, GROUP_SAMPLING, FOR_GENERATE, 0, 1, NULL,
+    NUMBER(OPTION_REAL, "top-p", 0, top_p, GROUP_SAMPLING, TALKING, 0, 1, NULL,
            "keep the fewest tokens whose probabilities reach N; 0 or 1 is off"),
-    NUMBER(OPTION_REAL, "min-p", 0, min_p, GROUP_SAMPLING, FOR_GENERATE, 0, 1, NULL,
+    NUMBER(OPTION_REAL, "min-p", 0, min_p, GROUP_SAMPLING, TALKING, 0, 1, NULL,
            "keep tokens at least N times as probable as the best; 0 is off (where the model recommends nothing: 0.05 "
            "if neither --top-k nor --top-p is given)"),
     SAMPLER("typical", typical, 0, 1e6, "locally typical: keep this mass around the entropy; 0 or from 1 on is off"),
     SAMPLER("tfs", tfs, 0, 1e6, "tail free: keep until the second differences sum to N; 0 or from 1 on is off"),
     SAMPLER("top-a", top_a, 0, 1e6, "keep tokens of at least N times the square of the best probability; 0 is off"),
     SAMPLER("smoothing-factor", smoothing_factor, 0, 1e6, "quadratic sampling; 0 is off"),
-    LIST(OPTION_REALS, "dynatemp", dynatemp, GROUP_SAMPLING, FOR_GENERATE, "LOW,HIGH,EXP", 1e6,
+    LIST(OPTION_REALS, "dynatemp", dynatemp, GROUP_SAMPLING, TALKING, "LOW,HIGH,EXP", 1e6,
          "temperature between LOW and HIGH by entropy to the power EXP (1 where left out)"),
-    FLAG("temperature-last", 0, temperature_last, GROUP_SAMPLING, FOR_GENERATE, "temperature after the truncations"),
+    FLAG("temperature-last", 0, temperature_last, GROUP_SAMPLING, TALKING, "temperature after the truncations"),
     SAMPLER("skew", skew, -100, 100, "bends the random number, above 0 towards improbable tokens; 0 is off"),
     SAMPLER("mirostat-tau", mirostat_tau, 0, 1e6, "mirostat 2 with this target surprise in bits; 0 is off"),
     SAMPLER("mirostat-eta", mirostat_eta, 0, 1e6, "its learning rate; 0 means 0.1"),
@@ -147,14 +154,14 @@ const option_row option_rows[] = {
     SAMPLER_INT("repetition-decay", repetition_decay, "older tokens over which these three fade to nothing"),
     SAMPLER("frequency-penalty", frequency_penalty, -1e6, 1e6, "taken from a token's logit for each time it occurs"),
     SAMPLER("presence-penalty", presence_penalty, -1e6, 1e6, "taken from it once if it occurs"),
-    LIST(OPTION_BIASES, "logit-bias", logit_bias, GROUP_SAMPLING, FOR_GENERATE, "ID:VALUE", INT32_MAX,
+    LIST(OPTION_BIASES, "logit-bias", logit_bias, GROUP_SAMPLING, TALKING, "ID:VALUE", INT32_MAX,
          "adds VALUE to the logit of a token, -inf forbids it; may be given several times"),
-    LIST(OPTION_IDS, "ban-token", ban_token, GROUP_SAMPLING, FOR_GENERATE, "ID", INT32_MAX,
+    LIST(OPTION_IDS, "ban-token", ban_token, GROUP_SAMPLING, TALKING, "ID", INT32_MAX,
          "this token must not come; may be given several times"),
     SAMPLER("cfg-scale", cfg_scale, -1e6, 1e6, "classifier-free guidance away from --negative-prompt; 1 is off"),
-    TEXT("negative-prompt", 0, negative_prompt, GROUP_SAMPLING, FOR_GENERATE, "TEXT",
+    TEXT("negative-prompt", 0, negative_prompt, GROUP_SAMPLING, TALKING, "TEXT",
          "what --cfg-scale leads away from, taken as it is"),
-    NUMBER(OPTION_INT, "seed", 0, seed, GROUP_SAMPLING, FOR_GENERATE, 0, SEEDS, NULL,
+    NUMBER(OPTION_INT, "seed", 0, seed, GROUP_SAMPLING, TALKING, 0, SEEDS, NULL,
            "the same seed gives the same text (default: another one each time)"),
 
     INTS("prompt-tokens", 'p', prompt_list, GROUP_MEASURE, FOR_BENCH, 0, MANY, "512", "prompt lengths; 0: none"),
@@ -168,7 +175,7 @@ const option_row option_rows[] = {
     NUMBER(OPTION_INT, "seed", 0, seed, GROUP_MEASURE, FOR_BENCH, 0, SEEDS, "1", "of random weights and prompts"),
 
     CHOICE("device", device, GROUP_MACHINE, RUNNING, "auto|cpu", "auto", "where the model runs"),
-    NUMBER(OPTION_INT, "threads", 0, threads, GROUP_MACHINE, FOR_GENERATE | FOR_LOGITS, 1, 1024, NULL,
+    NUMBER(OPTION_INT, "threads", 0, threads, GROUP_MACHINE, TALKING | FOR_LOGITS, 1, 1024, NULL,
            "CPU threads (default: the physical cores that the process may use)"),
     INTS("threads", 0, threads_list, GROUP_MACHINE, FOR_BENCH, 1, 1024, NULL,
          "CPU threads, one after the other (default: the physical cores that the process may use)"),
@@ -194,7 +201,7 @@ const option_rivals option_rival_rows[] = {
     {FOR_GENERATE | FOR_TOKENIZE, "prompt|file|ids|batch"},
     {FOR_GENERATE, "batch|num-choices"},
     {FOR_GENERATE | FOR_TOKENIZE, "parse-special|no-parse-special"},
-    {FOR_GENERATE, "greedy|temperature"},
+    {TALKING, "greedy|temperature"},
     {FOR_TOKENIZE, "prompt|jsonl"},
     {FOR_TEMPLATE, "model|file"},
     {FOR_TEMPLATE, "name|file"},
