@@ -205,6 +205,7 @@ qp_status engine_new(engine **out, model *m, const engine_options *options, qp_e
     if (!e) return err_no_memory(err, sizeof *e, "a generator");
     e->model = m;
     e->options = *options;
+    e->n_releases = e->rotation = options->first_serial;
     e->root = model_identity(m);
     qp_status status = bell_open(&e->shared_bell, err);
     if (status != QP_OK) return mem_free(e), status;

@@ -22,7 +22,7 @@ typedef struct engine_options {
     double max_stall;
     uint64_t spill_bytes;
     bool no_reuse;
-    uint64_t first_serial; /* tests begin near the end of the numbers */
+    uint64_t first_serial; /* 1; of jobs, releases, turns: tests begin near the end of the numbers */
 } engine_options;
 
 /* Some rows of one lane in this step. */

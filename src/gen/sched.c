@@ -27,7 +27,7 @@ qp_status engine_enqueue(engine *e, job *j) {
     size_t at = e->n_waiting++;
     for (; at && goes_before(j, e->waiting[at - 1]); at--) e->waiting[at] = e->waiting[at - 1];
     e->waiting[at] = j;
-    j->tried_at = UINT64_MAX;
+    j->tried_at = e->n_releases - 1; /* not yet */
     atomic_store(&j->state, QP_JOB_WAITING);
     return QP_OK;
 }
@@ -265,7 +265,7 @@ static void plan_prompts(engine *e) {
     double units = 1e30;
     if (n && e->step.n_decode_rows) units = pace_budget(&e->pace, e->step.n_decode_rows, e->options.max_stall);
     for (int i = 0; i < n && units >= 1; i++) {
-        job *j = prompts[(e->rotation + (uint64_t)i) % (uint64_t)n];
+        job *j = prompts[(e->rotation % (uint64_t)n + (uint64_t)i) % (uint64_t)n]; /* also where rotation wraps */
         if (j->is_running) plan_prompt(e, j, &units);
     }
     e->rotation++;
