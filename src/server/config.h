@@ -27,13 +27,14 @@ enum {
         CONFIG_COUNT
 };
 
+typedef struct config config;
 /* What is not set: false, 0, NULL, an empty list. Texts belong to the struct. */
-typedef struct config {
+struct config {
 #define X(block, key, option, letter, kind, ...) CONFIG_FIELD_##kind key;
     CONFIG_ROWS(X)
 #undef X
     char *origins[CONFIG_COUNT]; /* "default", "quipu.yml", "QUIPU_PORT", "--port" */
-} config;
+};
 
 typedef enum config_kind { CONFIG_BOOL, CONFIG_INT, CONFIG_REAL, CONFIG_TEXT, CONFIG_CHOICE, CONFIG_LIST } config_kind;
 

@@ -120,9 +120,7 @@
     X(QUEUE, drain_timeout, "drain-timeout", 0, REAL, 0, 86400, NULL, "30", "S",                                       \
       "seconds that running jobs get when the server is told to end")                                                  \
     X(QUEUE, stall_timeout, "stall-timeout", 0, REAL, 0.05, 86400, NULL, "30", "S",                                    \
-      "seconds without a step, with work to do, after which the server is not healthy")                                \
-    X(QUEUE, fatal_grace, "fatal-grace", 0, REAL, 0, 3600, NULL, "5", "S",                                             \
-      "seconds between a device error that cannot be mended and the end of the process")
+      "seconds without a step, with work to do, after which the server is not healthy")
 /* clang-format on */
 
 #endif

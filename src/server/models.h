@@ -14,7 +14,7 @@ typedef struct chat_template {
     atomic_int users;
     char name[128];
     qp_template *parsed;
-    char *source; /* for GET /props and the model card; "" where the model's folder does not give it as one text */
+    const char *source; /* the template's own text */
 } chat_template;
 
 /* Immutable after loading but for `users` and the template, which models_take_template guards. */

@@ -42,4 +42,23 @@ qp_status pump_submit(const pump_order *order, qp_error *err);
 /* The job's handle for qp_job_peek_prompt and qp_job_get_progress: on the pump's thread, until its on_end returns. */
 qp_job *pump_peek_job(http_request *r, int choice);
 
+qp_status pump_new(pump **out, struct server *s, qp_error *err);
+/* After the last request is done. */
+void pump_free(pump *p);
+/* Cancels all requests that generate, or only those of one id (NULL: all). How many. */
+size_t pump_cancel(pump *p, const char *request_id, http_cause cause);
+/* Only those none of whose jobs has begun. */
+size_t pump_cancel_waiting(pump *p, http_cause cause);
+size_t pump_count(pump *p);
+
+/* One job as GET /v1/jobs shows it. */
+typedef struct pump_job_view {
+    const char *request_id, *key_mark;
+    int choice;
+    qp_job_progress progress;
+    double age_s, first_text_s; /* first_text_s: its age; < 0: none yet */
+} pump_job_view;
+/* Calls visit for each job that has not ended, from the caller's thread; quick. */
+void pump_each(pump *p, void (*visit)(void *user, const pump_job_view *view), void *user);
+
 #endif

@@ -13,7 +13,7 @@ enum {
     ROUTE_ANTHROPIC = 1 << 2, /* errors have Anthropic's shape */
     ROUTE_NO_DONE = 1 << 3,   /* an error in the stream is not followed by [DONE] */
     ROUTE_NO_ALIAS = 1 << 4,  /* not served without its /v1 */
-    ROUTE_OPEN = 1 << 5,      /* needs no key (access is then only what the handler looks at) */
+    ROUTE_METRICS = 1 << 5,   /* needs a key where the configuration says so */
 };
 
 /* Answers with reply.h, or holds the request for later. */

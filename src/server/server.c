@@ -1,0 +1,124 @@
+/* server.c — puts the parts of a server together, gives them the time, and ends them in good order.
+ *
+ * Called by cli/cmd_serve.c and by tests. Draining is: refuse new work, answer what still waits, let what runs go on
+ * for a while, end the rest as if their limit had come, and only then close the network. */
+#include "server.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "health.h"
+#include "keys.h"
+#include "loader.h"
+#include "metrics.h"
+#include "presets.h"
+#include "pump.h"
+#include "slog.h"
+#include "transport.h"
+#include <stdio.h>
+#include <unistd.h>
+
+static const double SUMMARY_PERIOD = 10; /* seconds */
+static const double DRAIN_LOOK = 0.02, LAST_ANSWERS = 3;
+
+qp_status server_new(server **out, const config *c, slog *log, qp_error *err) {
+    *out = NULL;
+    server *s = MEM_NEW(server);
+    if (!s) return err_no_memory(err, sizeof *s, "the server");
+    s->config = c;
+    s->log = log;
+    s->started = clock_now();
+    s->started_unix = (int64_t)clock_unix();
+    qp_status status = metrics_new(&s->metrics, err);
+    if (status == QP_OK) status = keys_new(&s->keys, c, log, err);
+    if (status == QP_OK) status = health_new(&s->health, c->stall_timeout, err);
+    if (status == QP_OK) status = presets_new(&s->presets, c, err);
+    if (status == QP_OK) status = models_new(&s->models, s, err);
+    if (status == QP_OK) status = pump_new(&s->pump, s, err);
+    if (status == QP_OK) status = loader_new(&s->loader, s, err);
+    if (status != QP_OK) return server_free(s), status;
+    *out = s;
+    return QP_OK;
+}
+
+void server_free(server *s) {
+    if (!s) return;
+    if (s->pump) pump_cancel(s->pump, NULL, CAUSE_DRAIN);
+    loader_free(s->loader);
+    transport_close(s->transport);
+    pump_free(s->pump);
+    models_free(s->models);
+    presets_free(s->presets);
+    health_free(s->health);
+    keys_free(s->keys);
+    metrics_free(s->metrics);
+    mem_free(s);
+}
+
+/* ---- now and then ---- */
+
+static void log_summary(server *s, const qp_generator_stats *stats) {
+    const uint64_t looked_for = stats->prompt_tokens + stats->cached_tokens;
+    const slog_field fields[] = {
+        SLOG_C("running", stats->jobs_running),
+        SLOG_C("waiting", stats->jobs_waiting),
+        SLOG_N("cache_use", stats->pages ? (double)stats->pages_used / (double)stats->pages : 0),
+        SLOG_N("hit_rate", looked_for ? (double)stats->cached_tokens / (double)looked_for : 0),
+        SLOG_N("prompt_tps", stats->rate_prompt),
+        SLOG_N("generation_tps", stats->rate_new),
+    };
+    slog_event(s->log, QP_LOG_INFO, "summary", fields, sizeof fields / sizeof *fields);
+}
+
+static void look_at_engine(server *s, double now) {
+    qp_generator_stats stats;
+    model_slot *m = models_take(s);
+    if (m) qp_generator_get_stats(m->generator, &stats);
+    models_drop(m);
+    if (m) metrics_tick(s->metrics, &stats);
+    if (health_look(s->health, m ? &stats : NULL, now)) {
+        const bool is_stalled = health_is_stalled(s->health);
+        if (is_stalled) health_note(s->health, "The engine has work and makes no step");
+        slog_say(s->log, is_stalled ? QP_LOG_ERROR : QP_LOG_INFO,
+                 is_stalled ? "the engine has work and has made no step for %.1f s"
+                            : "the engine makes steps again (limit %.1f s)",
+                 s->config->stall_timeout);
+    }
+    if (now < s->next_summary) return;
+    s->next_summary = now + SUMMARY_PERIOD;
+    if (m && stats.jobs_running + stats.jobs_waiting) log_summary(s, &stats);
+}
+
+static void tick(void *user, double now) {
+    server *s = user;
+    keys_tick(s->keys, now);
+    look_at_engine(s, now);
+}
+
+qp_status server_listen(server *s, int *port, qp_error *err) {
+    s->next_summary = clock_now() + SUMMARY_PERIOD;
+    return transport_open(&s->transport, s, tick, port, err);
+}
+
+/* ---- the end ---- */
+
+void server_drain(server *s) {
+    if (atomic_exchange(&s->is_draining, true)) return;
+    slog_say(s->log, QP_LOG_INFO, "draining: %zu requests run, they have %.0f s", pump_count(s->pump),
+             s->config->drain_timeout);
+    pump_cancel_waiting(s->pump, CAUSE_DRAIN);
+}
+
+void server_hurry(server *s) { atomic_store(&s->is_hurried, true); }
+
+static void pause_until(const server *s, double deadline) {
+    while (clock_now() < deadline && !atomic_load(&s->is_hurried) &&
+           (pump_count(s->pump) || (s->transport && transport_is_busy(s->transport))))
+        usleep((useconds_t)(DRAIN_LOOK * 1e6));
+}
+
+void server_wait_drained(server *s, double deadline) {
+    pause_until(s, deadline);
+    const size_t n = pump_cancel(s->pump, NULL, CAUSE_DRAIN);
+    if (n) slog_say(s->log, QP_LOG_INFO, "draining: %zu requests are ended", n);
+    atomic_store(&s->is_hurried, false);
+    pause_until(s, clock_now() + LAST_ANSWERS); /* their last events go out */
+}
