@@ -1,6 +1,6 @@
 /* matmul.c — what share of the machine's limits do matrix products reach?
  *
- * usage: bench_matmul [LEVEL|-] [THREADS] [ROUNDS] [f32|f16|bf16] [LAYERS]
+ * usage: bench_matmul [LEVEL|-] [THREADS] [ROUNDS] [f32|f16|bf16|q4_0|q4_k|...] [LAYERS]
  *
  * Weights of LAYERS layers and the output matrix of the 1.1B TinyLlama shape, 2 GB and more in all, so that no cache
  * holds them; first one row (decode), then 512 rows (prompt) over fewer layers. Each round measures the limit, then
@@ -45,9 +45,11 @@ static void add_weight(network *n, dev_weight *w, const quant_type *type, int64_
     if (!type->bytes(&m.part_bytes[0], n_out, n_in)) exit(1);
     uint16_t *data = mem_big(m.part_bytes[0]);
     if (!data) exit(1);
-    for (size_t i = 0; i < m.part_bytes[0] / 2; i++) data[i] = (uint16_t)(0x3C00 + (i * 40503 >> 5 & 127));
+    for (size_t i = 0; i < m.part_bytes[0] / 2; i++) /* any two bytes are a float16 or bfloat16 of a sensible size */
+        data[i] = (uint16_t)(0x2828 + (i * 40503 >> 5 & 0x707));
     m.parts[0] = data;
-    if (n->dev->ops->weight_open(n->dev, w, &m, &err)) stop(&err);
+    if (n->dev->ops->weight_open(n->dev, w, &m, &err) || n->dev->ops->weight_pack(n->dev, w, &err)) stop(&err);
+    if (w->packed) mem_big_free(data, m.part_bytes[0]);
     n->weights += (double)n_out * (double)n_in;
 }
 

@@ -68,6 +68,8 @@ static cpu_packed *plan_runs(const quant_matrix *m, int n_runs) {
         m->type->run(&r->is, m, k);
         k = r->is.end;
         r->span = span_of_run(&r->is);
+        r->groups = r->span / r->is.group;
+        r->blocks = r->is.group < PACK_DEPTH ? 1 : r->is.group / PACK_DEPTH;
         r->header_bytes = header_bytes(&r->is, r->span);
         r->offset = p->tile_bytes;
         const size_t spans = (size_t)((r->is.end - r->is.begin) / r->span);
@@ -125,7 +127,7 @@ enum { COLUMN = PACK_COLUMNS };
 
 /* Scales of the groups that begin at input `at` of a span; a tile of 32 inputs holds one, two, or a part of one. */
 static void put_group(uint8_t *header, const pack_run *r, const quant_tile *t, int at) {
-    const int n = r->is.group == 16 ? 2 : 1, first = at / r->is.group, n_groups = r->span / r->is.group;
+    const int n = r->is.group == 16 ? 2 : 1, first = at / r->is.group, n_groups = r->groups;
     for (int half = 0; half < n; half++) {
         const size_t g = (size_t)(first + half);
         switch (r->is.scales) {

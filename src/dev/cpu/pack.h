@@ -25,6 +25,7 @@ enum { PACK_COLUMNS = QUANT_TILE_ROWS, PACK_DEPTH = QUANT_TILE_DEPTH, PACK_LINE 
 typedef struct pack_run {
     quant_run is;
     int span;            /* inputs */
+    int groups, blocks;  /* groups of a span; 32 inputs each of a group, at least 1 */
     size_t header_bytes; /* of a span, in front of its codes */
     size_t offset;       /* of the run in a tile */
 } pack_run;

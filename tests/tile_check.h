@@ -1,8 +1,8 @@
 /* tile_check.h — for the tests of formats: weights put together from runs and tiles must be those of unpack_row. */
-#ifndef QUANT_TILE_CHECK_H
-#define QUANT_TILE_CHECK_H
+#ifndef TILE_CHECK_H
+#define TILE_CHECK_H
 
-#include "quant.h"
+#include "quant/quant.h"
 #include "harness.h"
 #include "base/mem.h"
 #include <math.h>
