@@ -89,6 +89,15 @@ const command_row command_rows[] = {
      "bandwidth' and 'bench compute' measure the limits alone.\n",
      {"quipu bench -p 64 -n 16 --repeat 3", "quipu bench bandwidth"},
      cmd_bench},
+    {"serve",
+     FOR_SERVE,
+     NULL,
+     "answer over HTTP: the APIs of OpenAI and Anthropic",
+     "Listens until it is told to end (SIGTERM, Ctrl-C): then running answers are finished, at most drain_timeout long.\n"
+     "Settings come from --config, from the environment (QUIPU_PORT, or QUIPU_NETWORK_PORT as block and key) and from\n"
+     "options, the last winning. Keys are in api_tokens.yml, which is made at the first start.\n",
+     {"quipu serve --check-config --port 8080", "quipu serve --print-config"},
+     cmd_serve},
     {"devices",
      FOR_DEVICES,
      NULL,

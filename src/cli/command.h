@@ -19,6 +19,7 @@ enum {
     FOR_VERSION = 1 << 8,
     FOR_HELP = 1 << 9,
     FOR_CHAT = 1 << 10,
+    FOR_SERVE = 1 << 11,
 };
 
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 130 };
@@ -64,6 +65,7 @@ qp_status cmd_detokenize(session *s, qp_error *err);
 qp_status cmd_template(session *s, qp_error *err);
 qp_status cmd_inspect(session *s, qp_error *err);
 qp_status cmd_bench(session *s, qp_error *err);
+qp_status cmd_serve(session *s, qp_error *err);
 qp_status cmd_devices(session *s, qp_error *err);
 qp_status cmd_version(session *s, qp_error *err);
 qp_status cmd_help(session *s, qp_error *err);

@@ -6,8 +6,9 @@
 #define CLI_OPTION_H
 
 #include "base/err.h"
+#include "server/config_table.h"
 
-enum { OPTION_LIST_MAX = 16, OPTION_MAX = 128 };
+enum { OPTION_LIST_MAX = 16, OPTION_MAX = 256 };
 
 typedef struct option_texts {
     const char **at;
@@ -33,6 +34,19 @@ typedef struct option_biases {
     qp_bias *at;
     size_t count;
 } option_biases;
+
+/* The settings of the server as they were typed: flags, and for all other kinds the text, which config_set reads. */
+#define OPTION_FIELD_BOOL bool
+#define OPTION_FIELD_INT const char *
+#define OPTION_FIELD_REAL const char *
+#define OPTION_FIELD_TEXT const char *
+#define OPTION_FIELD_CHOICE const char *
+#define OPTION_FIELD_LIST const char *
+typedef struct option_serve {
+#define X(block, key, option, letter, kind, ...) OPTION_FIELD_##kind key;
+    CONFIG_ROWS(X)
+#undef X
+} option_serve;
 
 /* One field for each row; texts are borrowed from argv, the environment or the table. */
 typedef struct options {
@@ -66,6 +80,9 @@ typedef struct options {
     double seconds;
     const char *completion;
     bool man;
+    option_serve serve;
+    const char *config;
+    bool check_config, print_config, example_config;
     bool json, quiet, verbose, help;
     const char *color;
     const char *word; /* the argument that is no option: `bench compute`, `help generate`; NULL if there is none */
@@ -94,6 +111,7 @@ typedef enum option_group {
     GROUP_SAMPLING,
     GROUP_MEASURE,
     GROUP_MACHINE,
+    GROUP_SERVER,
     GROUP_GENERAL,
     GROUP_COUNT
 } option_group;

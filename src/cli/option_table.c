@@ -24,7 +24,7 @@ enum {
     RUNNING = TALKING | FOR_LOGITS | FOR_BENCH,
     WITH_MODEL = RUNNING | FOR_TOKENIZE | FOR_DETOKENIZE | FOR_TEMPLATE | FOR_INSPECT,
     ANSWERING = WITH_MODEL | FOR_DEVICES | FOR_VERSION,
-    ALL = ANSWERING | FOR_HELP,
+    ALL = ANSWERING | FOR_HELP | FOR_SERVE,
 };
 #define LIST(kind, name, field, group, commands, value, highest, help)                                                 \
     { name, 0, kind, group, commands, offsetof(options, field), value, NULL, NULL, 0, highest, help }
@@ -34,6 +34,17 @@ enum {
     NUMBER(OPTION_INT, name, 0, field, GROUP_SAMPLING, TALKING, 0, MANY, NULL, help)
 #define MANY 1073741824.0           /* tokens */
 #define SEEDS 9223372036854774784.0 /* the last double before 2^63 */
+
+/* The server's settings: only their texts are taken here, config_set reads them. */
+#define SERVE_KIND_BOOL OPTION_FLAG
+#define SERVE_KIND_INT OPTION_TEXT
+#define SERVE_KIND_REAL OPTION_TEXT
+#define SERVE_KIND_TEXT OPTION_TEXT
+#define SERVE_KIND_CHOICE OPTION_TEXT
+#define SERVE_KIND_LIST OPTION_TEXT
+#define SERVE(block, key, option, letter, kind, lowest, highest, choices, standard, value, help)                       \
+    {option, letter, SERVE_KIND_##kind, GROUP_SERVER, FOR_SERVE, offsetof(options, serve.key), value, NULL, NULL,      \
+     0,      0,      help},
 
 /* clang-format off */
 const option_row option_rows[] = {
@@ -183,6 +194,13 @@ const option_row option_rows[] = {
            "instructions to use (default: the best that the machine has)"),
     FLAG("pin-threads", 0, pin_threads, GROUP_MACHINE, RUNNING, "bind each thread to a core"),
 
+    TEXT("config", 0, config, GROUP_SERVER, FOR_SERVE, "FILE",
+         "settings in YAML, ours or a config.yml of TabbyAPI (default: quipu.yml where it exists)"),
+    FLAG("check-config", 0, check_config, GROUP_SERVER, FOR_SERVE, "read all settings, say what is wrong, and end"),
+    FLAG("print-config", 0, print_config, GROUP_SERVER, FOR_SERVE, "print each setting and where it comes from, and end"),
+    FLAG("example-config", 0, example_config, GROUP_SERVER, FOR_SERVE, "print a commented quipu.yml, and end"),
+    CONFIG_ROWS(SERVE)
+
     FLAG("json", 0, json, GROUP_GENERAL, ANSWERING, "answer in JSON"),
     FLAG("quiet", 'q', quiet, GROUP_GENERAL, ALL, "only errors on standard error"),
     FLAG("verbose", 'v', verbose, GROUP_GENERAL, ALL, "say more on standard error"),
@@ -213,6 +231,6 @@ const size_t option_rival_count = sizeof option_rival_rows / sizeof *option_riva
 
 const char *option_group_title(option_group group) {
     static const char *const titles[GROUP_COUNT] = {"Model",    "Input",   "Output",  "Answer",
-                                                    "Sampling", "Measure", "Machine", "General"};
+                                                    "Sampling", "Measure", "Machine", "Server",   "General"};
     return titles[group];
 }

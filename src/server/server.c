@@ -14,10 +14,8 @@
 #include "slog.h"
 #include "transport.h"
 #include <stdio.h>
-#include <unistd.h>
 
 static const double SUMMARY_PERIOD = 10; /* seconds */
-static const double DRAIN_LOOK = 0.02, LAST_ANSWERS = 3;
 
 qp_status server_new(server **out, const config *c, slog *log, qp_error *err) {
     *out = NULL;
@@ -107,18 +105,9 @@ void server_drain(server *s) {
     pump_cancel_waiting(s->pump, CAUSE_DRAIN);
 }
 
-void server_hurry(server *s) { atomic_store(&s->is_hurried, true); }
+bool server_is_idle(server *s) { return !pump_count(s->pump) && !(s->transport && transport_is_busy(s->transport)); }
 
-static void pause_until(const server *s, double deadline) {
-    while (clock_now() < deadline && !atomic_load(&s->is_hurried) &&
-           (pump_count(s->pump) || (s->transport && transport_is_busy(s->transport))))
-        usleep((useconds_t)(DRAIN_LOOK * 1e6));
-}
-
-void server_wait_drained(server *s, double deadline) {
-    pause_until(s, deadline);
+void server_end_jobs(server *s) {
     const size_t n = pump_cancel(s->pump, NULL, CAUSE_DRAIN);
     if (n) slog_say(s->log, QP_LOG_INFO, "draining: %zu requests are ended", n);
-    atomic_store(&s->is_hurried, false);
-    pause_until(s, clock_now() + LAST_ANSWERS); /* their last events go out */
 }

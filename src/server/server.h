@@ -32,7 +32,6 @@ typedef struct server {
     double started;          /* clock_now() */
     int64_t started_unix;    /* seconds since 1970 */
     atomic_bool is_draining; /* generation is refused */
-    atomic_bool is_hurried;  /* what still runs is ended now */
     double next_summary;     /* by the thread that ticks */
 } server;
 
@@ -44,9 +43,9 @@ qp_status server_listen(server *s, int *port, qp_error *err);
 
 /* Refuses new work; running jobs go on. */
 void server_drain(server *s);
-/* Waits until all answers are out or `deadline` (clock_now) has come, then ends those that are left in good order. */
-void server_wait_drained(server *s, double deadline);
-/* Makes that wait end now; from any thread. */
-void server_hurry(server *s);
+/* Is every request answered? */
+bool server_is_idle(server *s);
+/* Ends what still runs, as if its limit had come; its last events then go out. */
+void server_end_jobs(server *s);
 
 #endif
