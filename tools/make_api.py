@@ -85,7 +85,8 @@ def render(text):
             if declared:
                 page.append(f"```c\n{code}\n```\n")
         contents.append(f"- [{title}](#{anchor(title)})" + (": " if found else "") + ", ".join(f"`{n}`" for n in found))
-    missing = sorted(set(re.findall(r"^QP_API [^;(]*?\b(qp_\w+)\(", text, re.M)) - set(re.findall(r"`(qp_\w+)`", "\n".join(page))))
+    shown = set(re.findall(r"`(qp_\w+)`", "\n".join(page)))
+    missing = sorted(set(NAMES[0].findall(text)) - shown)
     if missing:
         sys.exit(f"make_api: without a place in the page: {', '.join(missing)}")
     head = "# The C API\n\nMade from `include/quipu.h` by `tools/make_api.py`; change the header, then run it.\n"
