@@ -65,19 +65,22 @@ static rx branch_join(rx_pool *p, const branches *b) {
 typedef struct reader {
     rx_pool *pool;
     const rx_range *at, *end;
+    uint32_t lowest; /* of this length: blocks begin below it, where shorter forms would be overlong */
     rx whole[4];
 } reader;
 
+static uint32_t higher(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
 static bool meets(reader *r, uint32_t first, uint32_t last) {
-    while (r->at < r->end && r->at->last < first) r->at++;
-    return r->at < r->end && r->at->first <= last;
+    while (r->at < r->end && r->at->last < higher(first, r->lowest)) r->at++;
+    return r->at < r->end && higher(r->at->first, r->lowest) <= last;
 }
 
 /* The last `k` bytes of the characters base .. base + 64^k - 1 that are in the ranges. */
 static rx tails(reader *r, uint32_t base, int k) {
     const uint32_t last = base + (1u << (6 * k)) - 1;
     if (!meets(r, base, last)) return RX_NONE;
-    if (r->at->first <= base && r->at->last >= last) return r->whole[k];
+    if (higher(r->at->first, r->lowest) <= base && r->at->last >= last) return r->whole[k];
     branches b = {.n = 0};
     const uint32_t unit = 1u << (6 * (k - 1));
     for (uint32_t digit = 0; digit < 64; digit++) {
@@ -95,7 +98,9 @@ static rx chars_of_length(reader *r, int length) {
     branches b = {.n = 0};
     rx_set ascii = {{0}};
     const int k = length - 1;
-    for (uint32_t c = kinds[length].first; c <= kinds[length].last; c += 1u << (6 * k)) {
+    const uint32_t unit = 1u << (6 * k);
+    r->lowest = kinds[length].first;
+    for (uint32_t c = r->lowest & ~(unit - 1); c <= kinds[length].last; c += unit) {
         if (!meets(r, c, kinds[length].last)) break;
         const rx tail = tails(r, c, k);
         if (tail == RX_NONE) continue;
