@@ -41,12 +41,14 @@ typedef struct grammar_limits {
     size_t row_items;     /* parser items in one row; 0: 20 000 */
 } grammar_limits;
 
-/* Lowers and compiles. *report (may be NULL) is filled whether or not it succeeds and is freed with ir_free: the
- * entries of ir.h. `t` is shared and must live as long as the grammar. */
+/* Lowers and compiles. `t` is shared and must live as long as the grammar. What the front end had to tell is in
+ * grammar_ir(*out); on failure it comes in *report, if that is not NULL, for the caller to read and ir_free. */
 qp_status grammar_compile(grammar **out, const trie *t, const char *kind, span source, const ir_options *options,
                           const grammar_limits *limits, ir **report, qp_error *err);
-/* From a filled ir, which stays the caller's (its pool is copied as far as needed). */
-qp_status grammar_from_ir(grammar **out, const trie *t, const ir *g, const grammar_limits *limits, qp_error *err);
+/* From a filled ir, which the grammar owns from now on; on failure it stays the caller's. */
+qp_status grammar_from_ir(grammar **out, const trie *t, ir *g, const grammar_limits *limits, qp_error *err);
+/* Borrowed. */
+const ir *grammar_ir(const grammar *g);
 grammar *grammar_share(grammar *g);
 void grammar_free(grammar *g); /* gives back one share */
 

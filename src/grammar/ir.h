@@ -34,6 +34,8 @@ typedef struct ir_options {
     int fraction_digits;    /* most digits after the point; 0: 20; < 0: no limit */
     int exponent_digits;    /* 0: 3; < 0: no limit */
     const char *root;       /* GBNF: the start rule; NULL: "root" */
+    int32_t (*token_id)(const void *user, span text); /* of a special token by its text, -1: none; NULL: no tokens */
+    const void *token_user;
 } ir_options;
 
 typedef struct ir_limits {
@@ -74,11 +76,11 @@ static inline ir_sym ir_maybe(ir *g, ir_sym symbol) {
 /* Each of up to 64 members at most once, in any order, `separator` between two; those whose bit is set in `required`
  * must come. Costs one rule. */
 ir_sym ir_any_order(ir *g, const ir_sym *members, size_t n, ir_sym separator, uint64_t required);
-/* What may stand between any two terminals (and before the first and after the last); called once. */
+/* What may stand after every terminal and special token (not before the first); called once. */
 void ir_skip(ir *g, rx language);
 void ir_start(ir *g, ir_sym symbol);
 ir_sym ir_get_start(const ir *g);
-/* Sub-languages that are regular and not recursive are made terminals by the compiler (default for grammars written by
+/* Sub-languages that are regular and not recursive are made terminals by the compiler (default, for grammars written by
  * hand, where a terminal is often one character); JSON Schema cuts well itself and leaves it off. */
 void ir_fuse(ir *g, bool fuse);
 

@@ -192,6 +192,7 @@ qp_status rx_status(const rx_pool *p, qp_error *err) {
 void rx_pool_refuel(rx_pool *p, size_t steps) {
     p->steps = 0;
     p->limits.steps = steps;
+    p->failed = QP_OK; /* what has failed is not kept, so it can be tried again */
 }
 
 size_t rx_pool_bytes(const rx_pool *p) { return p->bytes; }

@@ -49,7 +49,7 @@ qp_status rx_pool_new(rx_pool **out, const rx_limits *limits, qp_error *err);
 void rx_pool_free(rx_pool *p);
 /* QP_OK, QP_NO_MEMORY or QP_TOO_LARGE with the limit and what was reached. */
 qp_status rx_status(const rx_pool *p, qp_error *err);
-/* Starts counting steps anew. */
+/* Starts counting steps anew and forgets the failure. */
 void rx_pool_refuel(rx_pool *p, size_t steps);
 size_t rx_pool_bytes(const rx_pool *p);
 
@@ -86,6 +86,10 @@ rx rx_utf8(rx_pool *p);
  * different bytes must be disjoint and none the beginning of another (a prefix code, as the escapes of JSON are): then
  * intersections and complements (taken within image-of-any-byte*) stay exact. */
 rx rx_substitute(rx_pool *p, rx a, const rx image[256]);
+
+/* `a` with bounds of counts that no text of `most` bytes can reach taken away: two expressions that blur to the same
+ * have the same beginnings of up to `most` bytes. */
+rx rx_blur(rx_pool *p, rx a, uint32_t most);
 
 /* ---- asking ---- */
 bool rx_nullable(const rx_pool *p, rx a);

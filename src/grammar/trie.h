@@ -1,8 +1,9 @@
-/* trie.h — a tokenizer's vocabulary as a byte trie, prepared once for all masks.
+/* trie.h — a tokenizer's vocabulary as byte tries, prepared once for all masks.
  *
- * Nodes lie in depth-first order, children by their bytes; a walk is one forward loop over an array (mask.c).
- * Ids that share bytes are leaves of one node; special tokens, end tokens and ids without bytes are not in the trie
- * and can only be named by their id.
+ * Nodes lie in depth-first order, children by their bytes; a walk (walk.c) is one forward loop over an array. The ids
+ * are cut into slices, each with its own trie and mask: where everything of a slice may follow (inside a string, say)
+ * its mask is used whole and its trie is not walked. Ids that share bytes hang on one node; special tokens, end tokens
+ * and ids without bytes are in no trie and can only be named by their id.
  *
  * Immutable after building: any number of threads may share it. */
 #ifndef GRAMMAR_TRIE_H
@@ -12,12 +13,12 @@
 
 typedef struct trie trie;
 
-enum { TRIE_NORMAL = 0, TRIE_SPECIAL = 1, TRIE_END = 2 };
+typedef enum trie_flag { TRIE_NORMAL, TRIE_SPECIAL, TRIE_END } trie_flag;
 
 typedef struct trie_source {
     int size; /* ids 0 .. size - 1; masks have this many bits */
-    /* The bytes of a token, at == NULL: none (padding); *flag is one of TRIE_*. */
-    span (*bytes)(const void *user, int32_t id, int *flag);
+    /* The bytes of a token, at == NULL: none (padding), and what it is. */
+    span (*bytes)(const void *user, int32_t id, trie_flag *flag);
     const void *user;
 } trie_source;
 
@@ -25,8 +26,28 @@ qp_status trie_new(trie **out, const trie_source *source, qp_error *err);
 void trie_free(trie *t);
 int trie_size(const trie *t);
 span trie_bytes(const trie *t, int32_t id);
-bool trie_is_special(const trie *t, int32_t id);
-bool trie_is_end(const trie *t, int32_t id);
+trie_flag trie_flag_of(const trie *t, int32_t id);
 size_t trie_memory(const trie *t);
+
+/* ---- for walk.c ---- */
+typedef struct trie_node {
+    uint32_t id : 24, byte : 8;   /* TRIE_NO_ID: no token ends here */
+    uint32_t size : 24, pops : 8; /* nodes below and itself; levels to leave behind them */
+} trie_node;
+enum { TRIE_NO_ID = 0xFFFFFF, TRIE_MOST_BYTES = 255, TRIE_REST = 2, TRIE_SLICES = 3 };
+
+/* Slices 0 and 1: whole characters that stand for themselves in a JSON string, up to 12 of them and more; TRIE_REST:
+ * all others. */
+typedef struct trie_slice {
+    trie_node *nodes;
+    uint32_t n_nodes;
+    uint32_t *mask; /* [words], with all ids that share bytes */
+    int most_chars; /* of a token */
+} trie_slice;
+const trie_slice *trie_slice_at(const trie *t, int index);
+/* Pairs (id in the trie, other id with the same bytes). */
+const int32_t (*trie_twins(const trie *t, size_t *n))[2];
+/* Ids of tokens that are too long for the trie. */
+const int32_t *trie_long(const trie *t, size_t *n);
 
 #endif
