@@ -267,6 +267,9 @@ QP_API qp_status qp_detok_stream_end(qp_detok_stream *stream, const char **text,
 /* Writes the raw vocabulary entry of an id; returns its length in bytes (which may exceed `capacity`), -1 if the id
  * is not one. *is_special tells added special tokens; may be NULL. */
 QP_API int qp_token_piece(const qp_tokenizer *tokenizer, int32_t id, char *out, size_t capacity, bool *is_special);
+/* Writes the bytes that the id adds to a text in its middle (" the", or a part of a character); returns how many, which
+ * may exceed `capacity`, -1 if the id is not one. */
+QP_API int qp_token_bytes(const qp_tokenizer *tokenizer, int32_t id, char *out, size_t capacity);
 /* The id of an exact vocabulary entry or added token; -1 if there is none. */
 QP_API int32_t qp_token_id(const qp_tokenizer *tokenizer, const char *piece);
 
@@ -441,6 +444,7 @@ typedef struct qp_job_options {
     int loop_repeats;   /* end when the newest tokens are a piece repeated so often, at least 64 tokens; 0: never */
     qp_watch *watch;    /* is told when there is something to read; NULL: none */
     void *user;         /* comes back from qp_watch_next */
+    bool score_prompt;  /* qp_job_peek_scores; the prompt is then computed anew, with n_top alternatives */
 } qp_job_options;
 
 /* Submits. Refuses at once what can never fit. All of `options` is copied. */
@@ -520,12 +524,17 @@ QP_API qp_status qp_job_next(qp_job *job, qp_event *event, qp_error *err);
 QP_API qp_status qp_job_poll(qp_job *job, double timeout_s, qp_event *event, qp_error *err);
 /* The prompt as the job saw it: ids, borrowed until the job is freed. */
 QP_API const int32_t *qp_job_peek_prompt(const qp_job *job, size_t *count);
+/* With options.score_prompt: probabilities of the prompt's tokens from the second on (entry i is about token i + 1), as
+ * the model has them before any stage. *count: how many are done; all of them when the job's first text or a regular end
+ * was read. Borrowed until the job is freed; logits are NULL. */
+QP_API const qp_token *qp_job_peek_scores(const qp_job *job, size_t *count);
 
 typedef enum qp_job_state { QP_JOB_WAITING, QP_JOB_PROMPT, QP_JOB_RUNNING, QP_JOB_ENDED } qp_job_state;
 typedef struct qp_job_progress {
     qp_job_state state;
     size_t queue_place; /* jobs ahead of it while waiting */
     size_t prompt_tokens, prompt_done, new_tokens, pages;
+    size_t cached_tokens; /* of prompt_done, found in the cache */
 } qp_job_progress;
 QP_API void qp_job_get_progress(const qp_job *job, qp_job_progress *progress);
 

@@ -176,6 +176,7 @@ static qp_status gather(gathered *a, const qp_generator *g, const qp_job_options
                               .vocabulary = vocabulary_of(g),
                               .show_special = o->show_special,
                               .heal = o->heal,
+                              .score_prompt = o->score_prompt,
                               .filters = o->filters,
                               .n_filters = o->n_filters,
                               .priority = o->priority,
@@ -301,7 +302,14 @@ void qp_job_get_progress(const qp_job *handle, qp_job_progress *p) {
                            .prompt_tokens = j->n_prompt,
                            .prompt_done = atomic_load(&j->prompt_done),
                            .new_tokens = atomic_load(&j->new_tokens),
-                           .pages = atomic_load(&j->pages)};
+                           .pages = atomic_load(&j->pages),
+                           .cached_tokens = atomic_load(&j->cached)};
+}
+
+const qp_token *qp_job_peek_scores(const qp_job *handle, size_t *count) {
+    score *s = &handle->job->score;
+    *count = atomic_load_explicit(&s->n_done, memory_order_acquire);
+    return s->tokens;
 }
 
 const char *qp_finish_text(qp_finish finish) {

@@ -40,12 +40,20 @@ qp_status qp_detokenize(const qp_tokenizer *t, const int32_t *ids, size_t count,
     return status;
 }
 
-int qp_token_piece(const qp_tokenizer *t, int32_t id, char *out, size_t capacity, bool *is_special) {
-    const span piece = tok_piece(t->tok, id);
-    if (is_special) *is_special = piece.at && tok_is_special(t->tok, id);
+static int copy_piece(span piece, char *out, size_t capacity) {
     if (!piece.at || piece.bytes > INT32_MAX) return -1;
     if (capacity) memcpy(out, piece.at, piece.bytes < capacity ? piece.bytes : capacity);
     return (int)piece.bytes;
+}
+
+int qp_token_piece(const qp_tokenizer *t, int32_t id, char *out, size_t capacity, bool *is_special) {
+    const span piece = tok_piece(t->tok, id);
+    if (is_special) *is_special = piece.at && tok_is_special(t->tok, id);
+    return copy_piece(piece, out, capacity);
+}
+
+int qp_token_bytes(const qp_tokenizer *t, int32_t id, char *out, size_t capacity) {
+    return copy_piece(tok_bytes(t->tok, id), out, capacity);
 }
 
 int32_t qp_token_id(const qp_tokenizer *t, const char *piece) { return tok_id(t->tok, span_of(piece)); }

@@ -43,7 +43,7 @@ typedef struct pick {
 
 typedef struct step {
     step_part parts[MODEL_MAX_ROWS];
-    int n_parts, n_decode_rows, n_prompt_rows;
+    int n_parts, n_decode_rows, n_prompt_rows, n_score_rows;
     double prompt_units;
     int32_t ids[MODEL_MAX_ROWS], logit_rows[MODEL_MAX_ROWS];
     row_span spans[MODEL_MAX_ROWS];

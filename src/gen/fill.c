@@ -48,11 +48,27 @@ static void add_spans(engine *e, lane *l, int n_rows) {
     }
 }
 
+/* Logits behind each token of the prompt that another one of it follows, where they are wanted. */
+static void add_scores(step *s, job *j, int n_rows) {
+    const lane *l = &j->lanes[0];
+    score *scores = &j->score;
+    scores->n_rows = 0;
+    scores->row = s->in.n_logit_rows;
+    const int64_t done = (int64_t)atomic_load_explicit(&scores->n_done, memory_order_relaxed);
+    for (int i = 0; i < n_rows && score_is_open(scores); i++) {
+        const int64_t position = l->chain.length + i;
+        if (position < done || position >= (int64_t)scores->n) continue;
+        s->logit_rows[s->in.n_logit_rows++] = s->in.n_rows + i;
+        scores->n_rows++;
+    }
+}
+
 static void add_part(engine *e, const step_part *part) {
     step *s = &e->step;
     lane *l = &part->job->lanes[part->lane];
     add_spans(e, l, part->n_rows);
     for (int i = 0; i < part->n_rows; i++) s->ids[s->in.n_rows + i] = l->ids[l->chain.length + i];
+    if (!part->lane) add_scores(s, part->job, part->n_rows);
     s->in.n_rows += part->n_rows;
     part->job->logit_row[part->lane] = -1;
     if (l->chain.length + part->n_rows < (int64_t)l->n) return;

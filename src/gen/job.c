@@ -166,6 +166,7 @@ static qp_status fill(job *j, const job_setup *s, qp_error *err) {
     }
     ERR_TRY(open_text(j, s, err));
     if (heals) ERR_TRY(open_heal(j, s, err));
+    if (s->score_prompt) ERR_TRY(score_open(&j->score, j->lanes[0].n_prompt, s->mailbox.n_top, err));
     ERR_TRY(sampler_new(&j->sampler, &s->sampling, err));
     return fill_arrays(j, s, err);
 }
@@ -240,6 +241,7 @@ void job_let_go(job *j) {
     hold_close(&j->hold); /* the stop text that matched lives as long as the handle */
     mailbox_close(&j->mailbox);
     inbox_let_go(j->inbox);
+    score_close(&j->score);
     mem_free(j->prompt);
     mem_free(j);
 }

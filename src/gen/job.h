@@ -8,6 +8,7 @@
 
 #include "hold.h"
 #include "loop.h"
+#include "score.h"
 #include "cache/pages.h"
 #include "sample/chain.h"
 #include "text/detok.h"
@@ -40,7 +41,7 @@ typedef struct job_setup {
     size_t max_new_tokens; /* at least 1: what fits is settled before */
     size_t min_new_tokens;
     bool limited; /* max_new_tokens is the client's, not the cache's */
-    bool show_special, heal;
+    bool show_special, heal, score_prompt;
     sampler_setup sampling;
     const int32_t *end_ids; /* tokens that end the job */
     size_t n_end_ids;
@@ -62,7 +63,8 @@ struct job {
     mailbox mailbox;
     /* what qp_job_get_progress tells */
     atomic_int state; /* qp_job_state */
-    atomic_size_t prompt_done, new_tokens, pages, queue_place;
+    atomic_size_t prompt_done, new_tokens, pages, queue_place, cached;
+    score score; /* of the prompt: written by the engine, read as far as it is done */
     size_t n_prompt;
     int32_t *prompt; /* [n_prompt], for the client */
 

@@ -30,6 +30,7 @@ static void note_progress(job *j) {
     const lane *l = &j->lanes[0];
     const size_t done = (size_t)l->chain.length < l->n_prompt ? (size_t)l->chain.length : l->n_prompt;
     atomic_store_explicit(&j->prompt_done, done, memory_order_relaxed);
+    atomic_store_explicit(&j->cached, l->n_cached, memory_order_relaxed);
     atomic_store_explicit(&j->pages, (size_t)l->chain.n_pages, memory_order_relaxed);
     if (!job_new_tokens(j)) mailbox_prompt(&j->mailbox, done, j->n_prompt);
 }
@@ -44,6 +45,8 @@ bool engine_run(engine *e) {
     if (status != QP_OK) return fail_all(e, status, &why), false;
     for (int i = 0; i < s->n_parts; i++) {
         lane *l = &s->parts[i].job->lanes[s->parts[i].lane];
+        if (!s->parts[i].lane && s->parts[i].job->score.n_rows)
+            score_take(&s->parts[i].job->score, e->logits, e->model->shape.vocabulary, l->ids);
         chain_advance(&l->chain, l->ids, l->chain.length + s->parts[i].n_rows);
         note_progress(s->parts[i].job);
     }

@@ -72,7 +72,7 @@ static void open_chains(engine *e, job *j) {
         lane *l = &j->lanes[k];
         l->n_cached = 0;
         chain_open(&l->chain, e->pages, engine_lane_root(e, l));
-        if (e->options.no_reuse) chain_make_private(&l->chain);
+        if (e->options.no_reuse || score_is_open(&j->score)) chain_make_private(&l->chain);
         reuse(e, l);
     }
 }
@@ -230,6 +230,8 @@ static bool is_following(const engine *e, const job *j, const lane *l) {
     return false;
 }
 
+static int least(int a, int b) { return a < b ? a : b; }
+
 /* Rows for one lane's prompt out of what is left; units: what they cost. A job of two lanes keeps the last token of
  * each for the step in which both are complete. */
 static void plan_lane(engine *e, job *j, int k, double *units, int most) {
@@ -237,17 +239,19 @@ static void plan_lane(engine *e, job *j, int k, double *units, int most) {
     if (l->chain.length % DEV_PAGE_TOKENS == 0) reuse(e, l);
     const int64_t left = todo(l) - (j->n_lanes > 1);
     if (left < 1 || is_following(e, j, l)) return;
+    if (!k && score_is_open(&j->score))
+        most = least(most, score_most_rows(e->model->shape.vocabulary) - e->step.n_score_rows);
+    if (most < 1) return;
     int n = left < most ? (int)left : most;
     n = pace_rows(&e->pace, l->chain.length, *units, n);
     if (!reserve(e, j, l, l->chain.length + n)) return;
     const double cost = pace_units(&e->pace, l->chain.length, n);
     plan_rows(e, j, k, n);
+    if (!k && score_is_open(&j->score)) e->step.n_score_rows += n;
     e->step.n_prompt_rows += n;
     e->step.prompt_units += cost;
     *units -= cost;
 }
-
-static int least(int a, int b) { return a < b ? a : b; }
 
 /* All lanes of a job that is still running: a page for one lane may have cost the job the others' (preemption). */
 static void plan_prompt(engine *e, job *j, double *units) {
@@ -295,7 +299,7 @@ bool engine_choose(engine *e) {
     end_leavers(e);
     start_jobs(e);
     step *s = &e->step;
-    s->n_parts = s->n_decode_rows = s->n_prompt_rows = 0;
+    s->n_parts = s->n_decode_rows = s->n_prompt_rows = s->n_score_rows = 0;
     s->prompt_units = 0;
     plan_answers(e);
     plan_prompts(e);

@@ -18,6 +18,12 @@ route_handler tokens_encode, tokens_decode, tokens_tokenize, tokens_detokenize, 
 route_handler jobs_list, jobs_cancel, jobs_slots;
 /* info_routes.c */
 route_handler info_permission, info_props, info_service, info_not_implemented, info_root;
+/* oai_routes.c */
+route_handler oai_chat, oai_completions, oai_embeddings;
+/* responses.c */
+route_handler responses_create, responses_count;
+/* anthropic.c */
+route_handler anthropic_messages, anthropic_count;
 /* admin_routes.c */
 route_handler admin_drain, admin_log_level;
 

@@ -38,10 +38,11 @@ static void write_arrays(turn *t, strbuf arrays[4], const turn_part *p, uint64_t
         else
             strbuf_text(&arrays[LOGPROBS], "null");
         write_top(t, &arrays[TOPS], token);
-        const size_t shown = at < p->text.bytes ? at : p->text.bytes;
-        strbuf_format(&arrays[OFFSETS], "%llu", (unsigned long long)(offset + characters(p->text.at, shown)));
-        const int n = t->setup.token_bytes(t->setup.user, token->id, bytes, sizeof bytes);
-        at += n > (int)token->cut ? (size_t)n - token->cut : 0;
+        strbuf_format(&arrays[OFFSETS], "%llu", (unsigned long long)(offset + characters(p->text.at, at)));
+        const int all = t->setup.token_bytes(t->setup.user, token->id, bytes, sizeof bytes);
+        const size_t n = all > (int)token->cut && all <= (int)sizeof bytes ? (size_t)all - token->cut : 0;
+        /* An echoed prompt does not show the tokens that were put around it. */
+        if (n <= p->text.bytes - at && !memcmp(p->text.at + at, bytes + token->cut, n)) at += n;
     }
 }
 

@@ -23,6 +23,14 @@ const route_row route_rows[] = {
     {HTTP_POST, "/v1/model/embedding/load", info_not_implemented, ACCESS_ADMIN, 0, TIER_P2},
     {HTTP_POST, "/v1/model/embedding/unload", info_not_implemented, ACCESS_ADMIN, 0, TIER_P2},
 
+    {HTTP_POST, "/v1/chat/completions", oai_chat, ACCESS_API, ROUTE_GENERATES, TIER_P0},
+    {HTTP_POST, "/v1/completions", oai_completions, ACCESS_API, ROUTE_GENERATES, TIER_P0},
+    {HTTP_POST, "/v1/embeddings", oai_embeddings, ACCESS_API, 0, TIER_P2},
+    {HTTP_POST, "/v1/responses", responses_create, ACCESS_API, ROUTE_GENERATES | ROUTE_NO_DONE, TIER_P1},
+    {HTTP_POST, "/v1/responses/input_tokens", responses_count, ACCESS_API, 0, TIER_P1},
+    {HTTP_POST, "/v1/messages", anthropic_messages, ACCESS_API, ROUTE_GENERATES | ROUTE_ANTHROPIC | ROUTE_NO_DONE, TIER_P1},
+    {HTTP_POST, "/v1/messages/count_tokens", anthropic_count, ACCESS_API, ROUTE_ANTHROPIC, TIER_P1},
+
     {HTTP_POST, "/v1/token/encode", tokens_encode, ACCESS_API, 0, TIER_P0},
     {HTTP_POST, "/v1/token/decode", tokens_decode, ACCESS_API, 0, TIER_P0},
     {HTTP_POST, "/tokenize", tokens_tokenize, ACCESS_API, 0, TIER_P1},

@@ -171,7 +171,8 @@ static void set_end(turn_choice *c, const qp_event *e, const char *eos_reason) {
         c->end.finish = "stop", c->end.eos_reason = "stop_string";
         c->end.stop_text = setup->speech.stops[stop];
     }
-    if (e->finish == QP_FINISH_EOS) c->end.stop_id = e->stop_id;
+    for (size_t i = 0; e->finish == QP_FINISH_EOS && i < setup->n_stop_ids; i++)
+        if (setup->stop_ids[i] == e->stop_id) c->end.stop_id = e->stop_id;
     if (e->finish == QP_FINISH_LENGTH) c->end.is_context_full = !setup->is_limited;
     if (!strcmp(c->end.finish, "stop") && speech_complete_calls(c->speech)) c->end.finish = "tool_calls";
 }

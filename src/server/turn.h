@@ -98,6 +98,8 @@ typedef struct turn_setup {
     int64_t created;
     int n_prompts, n; /* choices = n_prompts * n */
     bool is_stream, include_usage, continuous_usage, timings, return_ids, include_stop;
+    const int32_t *stop_ids; /* [n_stop_ids] that the client named; borrowed */
+    size_t n_stop_ids;
     bool is_limited; /* the client gave a limit of tokens */
     bool wants_logprobs;
     int n_top;                   /* alternatives of each token */

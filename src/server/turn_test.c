@@ -246,7 +246,7 @@ static void test_chat_document(void **state) {
         "\"model\":\"tiny\",\"system_fingerprint\":\"q1\",\"choices\":[{\"index\":0,\"message\":{\"role\":"
         "\"assistant\",\"content\":\"Hi\",\"refusal\":null,\"reasoning_content\":\"hm\",\"tool_calls\":[{\"id\":"
         "\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}}]},"
-        "\"logprobs\":null,\"finish_reason\":\"tool_calls\",\"stop_reason\":2,\"eos_reason\":\"stop_token\"}],"
+        "\"logprobs\":null,\"finish_reason\":\"tool_calls\",\"stop_reason\":null,\"eos_reason\":\"stop_token\"}],"
         "\"usage\":";
     assert_memory_equal(document.at, expected, sizeof expected - 1);
     assert_int_equal(w.sent.bytes, 0);
