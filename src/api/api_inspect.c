@@ -27,7 +27,7 @@ static void add_shape(inspection *in) {
         json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:b,s:s,s:f}", "layers", s->n_layers, "hidden", s->hidden, "heads",
                   s->n_heads, "kv_heads", s->n_kv_heads, "head_dim", s->head_dim, "ffn", s->ffn, "vocabulary",
                   s->vocabulary, "activation", shape_activation_name(s->act), "tied_embeddings", s->tied, "rope",
-                  hf_rope_kind_name(s->ropes[0].kind), "rope_theta", s->ropes[0].theta));
+                  s->n_ropes ? hf_rope_kind_name(s->ropes[0].kind) : "none", "rope_theta", s->ropes[0].theta));
     add(in, "trained_context", json_integer(s->trained_context));
     int windowed = 0, widest = 0;
     for (int i = 0; i < s->n_layers; i++) {
@@ -91,21 +91,26 @@ static void add_tensors(inspection *in) {
     add(in, "tensors", list);
 }
 
-/* Each weight that the engine needs, asked for as opening would. */
-static void check_weights(inspection *in) {
-    const weight_source source = bind_from_checkpoint(in->checkpoint);
-    for (const slot_row *row = in->arch->slots; row->pattern; row++) {
-        const int n = slot_is_per_layer(row->slot) ? in->shape.n_layers : 1;
-        for (int layer = 0; shape_needs(&in->shape, row->need) && layer < n; layer++) {
-            const int64_t rows = shape_dim(&in->shape, row->rows);
-            const int64_t cols = row->cols == DIM_NONE ? 1 : shape_dim(&in->shape, row->cols);
-            quant_matrix unused;
+/* Each weight of one row that the engine needs, asked for as opening would; false if one is wrong. */
+static bool check_row(inspection *in, const tensor_source *t, const slot_row *row) {
+    const int layers = slot_is_per_layer(row->slot) ? in->shape.n_layers : 1;
+    const int members = slot_row_is_split(row) ? slot_members(row->slot, &in->shape) : 1;
+    for (int layer = 0; layer < layers; layer++)
+        for (int member = 0; shape_needs(&in->shape, row->need, layer) && member < members; member++) {
             qp_error err;
-            if (source.fetch(source.user, row, layer, rows, cols, &unused, &err) == QP_OK) continue;
+            if (tensors_check(t, row, layer, member, &err) == QP_OK) continue;
             add_problem(in, err.text);
-            return; /* the first says enough */
+            return false;
         }
-    }
+    return true;
+}
+
+static void check_weights(inspection *in) {
+    tensor_source t;
+    tensors_open(&t, in->checkpoint, in->arch, &in->shape);
+    const slot_row *row = in->arch->slots;
+    while (row->pattern && check_row(in, &t, row)) row++; /* the first that is wrong says enough */
+    tensors_close(&t);
 }
 
 static void add_unexpected(inspection *in) {
@@ -138,7 +143,7 @@ static void inspect_weights(inspection *in, bool tensors) {
 /* ---- memory ---- */
 
 static uint64_t cache_bytes(const model_shape *s, kv_type type, uint64_t tokens) {
-    const store_shape shape = {s->n_layers, s->n_kv_heads, s->head_dim, type};
+    const store_shape shape = seq_store_shape(s, type);
     size_t page, bytes;
     const uint64_t pages = (tokens + DEV_PAGE_TOKENS - 1) / DEV_PAGE_TOKENS;
     return store_page_bytes(&shape, &page) && mem_mul(page, pages, &bytes) && bytes < INT64_MAX ? bytes : INT64_MAX;

@@ -105,16 +105,6 @@ const char *qp_shape_name(int index) { return synth_shape_name(index); }
 
 const qp_tokenizer *qp_model_peek_tokenizer(const qp_model *m) { return m->tokenizer; }
 
-/* The widest window that every layer has; 0 if any sees everything. */
-static int common_window(const model_shape *s) {
-    int widest = 0;
-    for (int i = 0; i < s->n_layers; i++) {
-        if (!s->layers[i].window) return 0;
-        widest = s->layers[i].window > widest ? s->layers[i].window : widest;
-    }
-    return widest;
-}
-
 /* What generation_config.json recommends, in our terms; the engine itself never applies it. */
 static qp_sampling recommended(const hf_sampling *s) {
     if (!s->do_sample) return (qp_sampling){0};
@@ -139,10 +129,10 @@ void qp_model_get_info(const qp_model *m, qp_model_info *info) {
                             .ffn = s->ffn,
                             .vocabulary = s->vocabulary,
                             .trained_context = s->trained_context,
-                            .sliding_window = common_window(s),
+                            .sliding_window = shape_common_window(s),
                             .n_parameters = w->n_parameters,
                             .weight_bytes = w->bytes,
-                            .step_bytes = s->tied ? w->bytes : w->bytes - w->embed_bytes,
+                            .step_bytes = (s->tied ? w->bytes : w->bytes - w->embed_bytes) - w->idle_bytes,
                             .bits_per_weight = 8.0 * (double)w->bytes / (double)w->n_parameters,
                             .bos = m->bos,
                             .n_eos = m->n_eos,
@@ -157,8 +147,7 @@ void qp_model_get_info(const qp_model *m, qp_model_info *info) {
 }
 
 uint64_t qp_model_cache_bytes(const qp_model *m, qp_cache_type type, uint64_t tokens) {
-    const model_shape *s = &m->model->shape;
-    const store_shape shape = {s->n_layers, s->n_kv_heads, s->head_dim, seq_kv_type(m->model, type)};
+    const store_shape shape = seq_store_shape(&m->model->shape, seq_kv_type(m->model, type));
     size_t page, bytes;
     const uint64_t pages = tokens / DEV_PAGE_TOKENS + (tokens % DEV_PAGE_TOKENS != 0);
     return store_page_bytes(&shape, &page) && mem_mul(page, pages, &bytes) ? bytes : UINT64_MAX;

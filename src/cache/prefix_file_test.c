@@ -32,7 +32,7 @@ typedef struct room {
     prefix_cache cache;
 } room;
 
-static const store_shape small = {1, 1, 2, KV_F16};
+static const store_shape small = {1, 1, 2, .type = KV_F16};
 
 static void open_room(room *r, const store_shape *shape, int n_pages, uint64_t root) {
     assert_int_equal(store_open(&r->store, dev, shape, n_pages, NULL), QP_OK);
@@ -74,7 +74,7 @@ static int64_t found(room *r, uint8_t *bytes) {
 }
 
 static void out_and_back(void **state) {
-    static const store_shape shapes[] = {{1, 1, 2, KV_F16}, {3, 2, 8, KV_F32}};
+    static const store_shape shapes[] = {{1, 1, 2, .type = KV_F16}, {3, 2, 8, .type = KV_F32}};
     for (size_t i = 0; i < HARNESS_COUNT(shapes); i++) {
         room a, b;
         size_t n, page_bytes;
@@ -153,11 +153,11 @@ static void files_of_others_are_refused(void **state) {
         uint64_t root;
         const char *says;
     } cases[] = {
-        {{2, 1, 2, KV_F16}, 5, "number of layers is 1, this cache has 2"},
-        {{1, 2, 2, KV_F16}, 5, "number of key heads is 1, this cache has 2"},
-        {{1, 1, 4, KV_F16}, 5, "head size is 2, this cache has 4"},
-        {{1, 1, 2, KV_F32}, 5, "cache type (0: fp16, 1: fp32) is 0, this cache has 1"},
-        {{1, 1, 2, KV_F16}, 6, "identity of the model is 5, this cache has 6"},
+        {{2, 1, 2, .type = KV_F16}, 5, "number of layers is 1, this cache has 2"},
+        {{1, 2, 2, .type = KV_F16}, 5, "number of key heads is 1, this cache has 2"},
+        {{1, 1, 4, .type = KV_F16}, 5, "head size is 2, this cache has 4"},
+        {{1, 1, 2, .type = KV_F32}, 5, "cache type (0: fp16, 1: fp32) is 0, this cache has 1"},
+        {{1, 1, 2, .type = KV_F16}, 6, "identity of the model is 5, this cache has 6"},
     };
     room a, b;
     qp_error err;

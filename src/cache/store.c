@@ -7,21 +7,31 @@
 #include "store.h"
 #include "base/mem.h"
 
-/* Keys or values of one page in one layer. */
-static bool half_page_bytes(const store_shape *shape, size_t *out) {
+static int value_dim(const store_shape *shape) { return shape->v_dim ? shape->v_dim : shape->head_dim; }
+
+/* What has `dim` elements a token and KV head: one page in one layer. */
+static bool part_bytes(const store_shape *shape, int dim, size_t *out) {
     const size_t each = shape->type == KV_F16 ? 2 : 4;
-    return mem_mul((size_t)shape->n_kv_heads, (size_t)shape->head_dim, out) &&
-           mem_mul(*out, each * DEV_PAGE_TOKENS, out);
+    return mem_mul((size_t)shape->n_kv_heads, (size_t)dim, out) && mem_mul(*out, each * DEV_PAGE_TOKENS, out);
+}
+
+/* Keys, and keys and values, of one page in one layer. */
+static bool layer_bytes(const store_shape *shape, size_t *keys, size_t *both) {
+    size_t values = 0;
+    if (!part_bytes(shape, shape->head_dim, keys)) return false;
+    if (!shape->latent && !part_bytes(shape, value_dim(shape), &values)) return false;
+    return mem_add(*keys, values, both);
 }
 
 bool store_page_bytes(const store_shape *shape, size_t *out) {
-    return half_page_bytes(shape, out) && mem_mul(*out, 2, out) && mem_mul(*out, (size_t)shape->n_layers, out);
+    size_t keys;
+    return layer_bytes(shape, &keys, out) && mem_mul(*out, (size_t)shape->n_layers, out);
 }
 
 qp_status store_open(kv_store *out, device *dev, const store_shape *shape, int n_pages, qp_error *err) {
     *out = (kv_store){.dev = dev, .shape = *shape, .n_pages = n_pages};
-    size_t half, page, bytes;
-    if (!half_page_bytes(shape, &half) || !store_page_bytes(shape, &page) || !mem_mul(page, (size_t)n_pages, &bytes))
+    size_t keys, both, page, bytes;
+    if (!layer_bytes(shape, &keys, &both) || !store_page_bytes(shape, &page) || !mem_mul(page, (size_t)n_pages, &bytes))
         return err_set(err, QP_TOO_LARGE, 0, "cache of %d pages: its size overflows", n_pages);
     out->views = mem_zarray((size_t)shape->n_layers, sizeof *out->views);
     if (!out->views) return err_no_memory(err, 0, "the cache's layers");
@@ -29,8 +39,14 @@ qp_status store_open(kv_store *out, device *dev, const store_shape *shape, int n
     if (status != QP_OK) return store_close(out), status;
     out->bytes = bytes;
     for (int i = 0; i < shape->n_layers; i++) {
-        uint8_t *base = (uint8_t *)out->memory + (size_t)i * (size_t)n_pages * 2 * half;
-        out->views[i] = (kv_view){shape->type, shape->n_kv_heads, shape->head_dim, base, base + half, 2 * half};
+        uint8_t *base = (uint8_t *)out->memory + (size_t)i * (size_t)n_pages * both;
+        out->views[i] = (kv_view){.type = shape->type,
+                                  .n_kv_heads = shape->n_kv_heads,
+                                  .head_dim = shape->head_dim,
+                                  .v_dim = value_dim(shape),
+                                  .k = base,
+                                  .v = shape->latent ? NULL : base + keys,
+                                  .page_stride = both};
     }
     return QP_OK;
 }
@@ -48,17 +64,25 @@ static uint8_t *page_at(const kv_store *s, int layer, int32_t page) {
     return s->views[layer].k + (size_t)page * s->views[layer].page_stride;
 }
 
+/* The first groups of what has `dim` elements a token, at `offset` of the page. */
+static void copy_part(const kv_store *s, int layer, page_copy copy, size_t offset, int dim) {
+    const size_t row = (size_t)dim * (s->shape.type == KV_F16 ? 2 : 4);
+    const size_t n_groups = (size_t)(copy.n_tokens + DEV_KEY_GROUP - 1) / DEV_KEY_GROUP;
+    const copy_args heads = {.to = page_at(s, layer, copy.to) + offset,
+                             .from = page_at(s, layer, copy.from) + offset,
+                             .bytes = n_groups * DEV_KEY_GROUP * row,
+                             .stride = DEV_PAGE_TOKENS * row,
+                             .n_blocks = s->shape.n_kv_heads};
+    s->dev->ops->copy(s->dev, &heads);
+}
+
 /* Keys are copied in whole groups; the values beside them may as well be. */
 void store_copy(const kv_store *s, page_copy copy) {
-    const size_t row = (size_t)s->shape.head_dim * (s->shape.type == KV_F16 ? 2 : 4);
-    const size_t n_groups = (size_t)(copy.n_tokens + DEV_KEY_GROUP - 1) / DEV_KEY_GROUP;
+    size_t keys, both;
+    layer_bytes(&s->shape, &keys, &both); /* fits: store_open has seen it */
     for (int i = 0; copy.n_tokens && i < s->shape.n_layers; i++) {
-        const copy_args heads = {.to = page_at(s, i, copy.to),
-                                 .from = page_at(s, i, copy.from),
-                                 .bytes = n_groups * DEV_KEY_GROUP * row,
-                                 .stride = DEV_PAGE_TOKENS * row,
-                                 .n_blocks = 2 * s->shape.n_kv_heads};
-        s->dev->ops->copy(s->dev, &heads);
+        copy_part(s, i, copy, 0, s->shape.head_dim);
+        if (!s->shape.latent) copy_part(s, i, copy, keys, value_dim(&s->shape));
     }
 }
 

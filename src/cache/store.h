@@ -12,6 +12,8 @@ enum { STORE_LAYOUT = 2 };
 typedef struct store_shape {
     int n_layers, n_kv_heads, head_dim;
     kv_type type;
+    int v_dim;   /* elements of a value; 0: as many as a key */
+    bool latent; /* a value is the first v_dim elements of its key and has no memory of its own */
 } store_shape;
 
 typedef struct kv_store {

@@ -14,7 +14,11 @@ static device *open_device(const char *level) {
     return d;
 }
 
-static const store_shape shapes[] = {{1, 1, 8, KV_F16}, {3, 2, 16, KV_F16}, {2, 3, 24, KV_F32}};
+static const store_shape shapes[] = {{1, 1, 8, .type = KV_F16},
+                                     {3, 2, 16, .type = KV_F16},
+                                     {2, 3, 24, .type = KV_F32},
+                                     {2, 2, 24, .type = KV_F16, .v_dim = 12},
+                                     {2, 1, 40, .type = KV_F16, .v_dim = 32, .latent = true}};
 
 static void fill_bytes(uint8_t *at, size_t n) {
     for (size_t i = 0; i < n; i++) at[i] = (uint8_t)(i * 2654435761u >> 13);
@@ -22,10 +26,12 @@ static void fill_bytes(uint8_t *at, size_t n) {
 
 /* Page and group of slots of a byte of the store: [n_layers][n_pages][keys | values][n_kv_heads][P tokens]. */
 static void place_of(const kv_store *s, size_t offset, int *page, int *group) {
-    const size_t row = (size_t)s->shape.head_dim * (s->shape.type == KV_F16 ? 2 : 4);
-    const size_t rows = offset / row;
-    *group = (int)(rows % P) / DEV_KEY_GROUP;
-    *page = (int)(rows / P / (size_t)(2 * s->shape.n_kv_heads) % (size_t)s->n_pages);
+    const size_t each = s->shape.type == KV_F16 ? 2 : 4, stride = s->views[0].page_stride, in_page = offset % stride;
+    const size_t keys = (size_t)(s->shape.n_kv_heads * s->shape.head_dim) * P * each;
+    const size_t row = (size_t)(in_page < keys ? s->shape.head_dim : s->views[0].v_dim) * each;
+    const size_t in_part = in_page < keys ? in_page : in_page - keys;
+    *group = (int)(in_part / row % P) / DEV_KEY_GROUP;
+    *page = (int)(offset / stride % (size_t)s->n_pages);
 }
 
 static void copies_the_first_tokens_alone(void **state) {
@@ -115,7 +121,7 @@ static void attend(device *d, kv_store *s, const chain *c, float *out) {
 
 static void a_fragmented_cache_answers_alike(void **state) {
     static float out[2][ROWS * HEADS * DIM];
-    static const store_shape shape = {1, KV_HEADS, DIM, KV_F32};
+    static const store_shape shape = {1, KV_HEADS, DIM, .type = KV_F32};
     for (int l = 0; dev_cpu_level(l); l++) {
         if (!dev_cpu_level_available(dev_cpu_level(l))) continue;
         device *d = open_device(dev_cpu_level(l));

@@ -48,16 +48,25 @@ typedef struct embed_args {
     const dev_weight *table; /* [vocabulary, hidden] */
     float *out;              /* [n_rows][hidden] */
     float scale;             /* 1: none */
+    bool add;                /* to what out holds: learned positions */
 } embed_args;
 
-/* RMS norm (Zhang and Sennrich 2019): out = x / sqrt(mean(x^2) + eps) * weight. */
+typedef enum norm_kind {
+    NORM_RMS,   /* x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019) */
+    NORM_LAYER, /* (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias (Ba et al. 2016) */
+} norm_kind;
+
 typedef struct norm_args {
+    norm_kind kind;
     const float *x;
     const int32_t *rows; /* host: which rows of x, or NULL for 0 .. n_rows-1 */
     int n_rows, dim;
-    const float *weight; /* [dim] */
+    int heads;           /* vectors of `dim` side by side in a row, each normalised for itself; 0: 1 */
+    const float *weight; /* [dim], NULL: ones; with own_weights [heads][dim] */
+    const float *bias;   /* [dim] or NULL; NORM_LAYER only */
+    bool own_weights;
     float eps;
-    float *out; /* [n_rows][dim]; may be x when rows is NULL */
+    float *out; /* [n_rows][heads * dim]; may be x when rows is NULL */
 } norm_args;
 
 enum { DEV_MATMUL_PARTS = 4 };
@@ -82,14 +91,14 @@ typedef struct matmul_args {
 typedef enum kv_type { KV_F16, KV_F32 } kv_type;
 
 /* One layer's keys and values, lent by cache/store.c, keys and values apart. Inside a page values are
- * [n_kv_heads][DEV_PAGE_TOKENS][head_dim]; keys are [n_kv_heads][DEV_PAGE_TOKENS / DEV_KEY_GROUP][head_dim]
+ * [n_kv_heads][DEV_PAGE_TOKENS][v_dim]; keys are [n_kv_heads][DEV_PAGE_TOKENS / DEV_KEY_GROUP][head_dim]
  * [DEV_KEY_GROUP], so that the scores of a group's tokens come out side by side. Whole groups can be copied from page
  * to page; what is in the slots behind a sequence's last token never matters. */
 typedef struct kv_view {
     kv_type type;
-    int n_kv_heads, head_dim;
-    uint8_t *k, *v;     /* of page 0 */
-    size_t page_stride; /* bytes from a page to the next, for k and for v */
+    int n_kv_heads, head_dim, v_dim; /* elements of a key, of a value */
+    uint8_t *k, *v;                  /* of page 0; v NULL: a value is the first v_dim elements of its key */
+    size_t page_stride;              /* bytes from a page to the next, for k and for v */
 } kv_view;
 
 /* Where element d of a slot's key lies, counted in elements from the first of its head. */
@@ -106,45 +115,161 @@ typedef struct row_span {
     const int32_t *pages; /* host */
 } row_span;
 
-/* Normalises q and k per head where asked, rotates them (halves style: element i with i + rot_dims/2), rotates q in
- * place, writes k and v into the pages. */
+typedef enum head_norm {
+    HEAD_NORM_NONE,
+    HEAD_NORM_FIRST, /* RMS norm of each head of q and k before the rotation */
+    HEAD_NORM_LAST,  /* behind it */
+} head_norm;
+
+/* Normalises q and k per head where asked, rotates them, scales q, in place; writes k and v into the pages. */
 typedef struct rope_store_args {
     float *q;       /* [n_rows][n_heads * head_dim], contiguous rows */
     float *k;       /* [n_rows][n_kv_heads * head_dim]; scratch afterwards */
     const float *v; /* as k */
     int n_heads;
-    const float *q_norm, *k_norm; /* [head_dim] RMS norm weights, or NULL */
+    head_norm norm;
+    const float *q_norm, *k_norm; /* [head_dim] weights, NULL: ones */
     float norm_eps;
-    int rot_dims;           /* even, <= head_dim */
+    int rot_dims;           /* even, <= head_dim; 0: no rotation */
+    bool pairs;             /* element 2i turns with 2i + 1; else i with i + rot_dims / 2 */
     const float *cos, *sin; /* [n_rows][rot_dims / 2] */
+    const float *q_scale;   /* [n_rows]: what q is multiplied by, or NULL */
     kv_view kv;
     const row_span *spans;
     int n_spans;
 } rope_store_args;
 
-/* out[row] = softmax(scale * q . K, over positions max(0, p - window + 1) .. p) V, per head; kv head = head / (n_heads
- * / n_kv_heads). Never materialises the score matrix: each page alone, against its own maximum, then merged in
- * ascending order (after Milakov and Gimelshein 2018). */
+/* Multi-head latent attention (DeepSeek-V2, 2024): one latent per token stands for the keys and values of all heads.
+ * Normalises the first kv.v_dim elements of each row of `latent` (the rank), rotates the rot_dims behind them and
+ * writes both as the one key of the token; rotates the last rot_dims of each head of `heads` and writes them behind
+ * the rank elements of that head of q, which a matrix product fills. */
+typedef struct latent_store_args {
+    const float *heads; /* [n_rows][n_heads * heads_dim] */
+    int n_heads, heads_dim;
+    float *q;      /* [n_rows][n_heads * kv.head_dim] */
+    float *latent; /* [n_rows][kv.head_dim]; scratch afterwards */
+    const float *norm;
+    float norm_eps;
+    int rot_dims;
+    bool pairs;
+    const float *cos, *sin;
+    kv_view kv; /* one KV head of rank + rot_dims, values inside the keys */
+    const row_span *spans;
+    int n_spans;
+} latent_store_args;
+
+/* out[row] = softmax(scale * q . K, over the positions that p sees) V, per head; kv head = head / (n_heads
+ * / n_kv_heads). A query at p sees all up to p, the last `window` of those, or those of its own chunk. Never
+ * materialises the score matrix: each page alone, against its own maximum, then merged in ascending order (after
+ * Milakov and Gimelshein 2018). */
 typedef struct attend_args {
     const float *q; /* [n_rows][n_heads * head_dim] */
-    float *out;     /* same shape */
+    float *out;     /* [n_rows][n_heads * v_dim] */
     int n_heads;
     float scale;
-    int window; /* positions a query sees including itself; 0: all */
+    int window;         /* positions a query sees including itself; 0: all */
+    int chunk;          /* a query sees from the last multiple of this on; 0: all */
+    float cap;          /* scores become cap * tanh(score / cap); 0: they stay */
+    const float *sinks; /* [n_heads]: a score beside the others that has no value; NULL: none */
     kv_view kv;
     const row_span *spans;
     int n_spans;
 } attend_args;
 
-typedef enum activation { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_COUNT } activation;
+typedef enum activation {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_GELU_TANH,
+    ACT_RELU,
+    ACT_RELU2,      /* max(x, 0)^2 (So et al. 2021) */
+    ACT_QUICK_GELU, /* x sigmoid(1.702 x) */
+    ACT_SIGMOID,
+    ACT_COUNT
+} activation;
 
-/* gate[i] = act(gate[i]) * up[i] */
+/* gate[i] = act(gate[i]) * up[i], without the factor where `up` is NULL. */
 typedef struct gate_args {
     activation act;
     float *gate;     /* [n_rows][dim], in place */
-    const float *up; /* [n_rows][dim] */
+    const float *up; /* [n_rows][dim] or NULL */
     int n_rows, dim;
 } gate_args;
+
+/* gate[i] = g sigmoid(alpha g) (u + 1) with g = min(gate[i], limit) and u = up[i] held within +-limit. */
+typedef struct clamped_gate_args {
+    float *gate;
+    const float *up;
+    int n_rows, dim;
+    float alpha, limit;
+} clamped_gate_args;
+
+/* xIELU (Huang and Schlag 2025): x > 0: alpha_p x^2 + beta x; else alpha_n (expm1(min(x, eps)) - x) + beta x. */
+typedef struct xielu_args {
+    float *x; /* [n_rows][dim], in place */
+    int n_rows, dim;
+    float alpha_p, alpha_n, beta, eps;
+} xielu_args;
+
+/* to[row] += scale * s * from[row], where s is sigmoid(row_gate[row]), or 1 without row_gate. */
+typedef struct add_args {
+    float *to;
+    const float *from, *row_gate;
+    int n_rows, dim;
+    float scale;
+} add_args;
+
+/* x = scale * x, then cap * tanh(x / cap) where cap is not 0, then within +-limit where limit is not 0. */
+typedef struct limit_args {
+    float *x;
+    int n_rows, dim;
+    float scale, cap, limit;
+} limit_args;
+
+/* ---- mixtures of experts ---- */
+
+/* How a row's experts are chosen out of its router logits, and how much each counts. */
+typedef struct route_rule {
+    int n_experts, top_k;
+    bool sigmoid;         /* scores are sigmoids of the logits; else their softmax */
+    int n_groups, groups; /* only experts of the `groups` best of n_groups groups; n_groups 0: no groups */
+    int group_best;       /* a group counts as much as its so many best scores together: 1 or 2 */
+    bool normalize;       /* weights of a row are divided by their sum ... */
+    float floor;          /* ... plus this */
+    float scale;          /* multiplies the weights */
+} route_rule;
+
+typedef struct route_args {
+    const route_rule *rule;
+    const float *logits; /* [n_rows][n_experts] */
+    const float *bias;   /* [n_experts]: added to the scores for choosing only, or NULL */
+    int n_rows;
+    int32_t *experts; /* [n_rows][top_k], ascending */
+    float *weights;   /* [n_rows][top_k] */
+} route_args;
+
+/* One projection of all experts. */
+typedef struct expert_weights {
+    const dev_weight *w;      /* [n_experts] */
+    const float *const *bias; /* [n_experts], or NULL */
+} expert_weights;
+
+typedef enum expert_act { EXPERT_GATE, EXPERT_CLAMPED_GATE } expert_act;
+
+/* out[row] = sum over the row's experts of weight * down(act(gate(x)) * up(x)). Rows are grouped by expert: each
+ * expert's weights are read once. */
+typedef struct experts_args {
+    const float *x; /* [n_rows][dim] */
+    int n_rows, dim, ffn, n_experts, top_k;
+    const int32_t *experts; /* as of route_args */
+    const float *weights;
+    bool weigh_input; /* the weight multiplies x instead of the result */
+    expert_weights gate, up, down;
+    expert_act kind;
+    activation act;
+    float alpha, limit;                          /* EXPERT_CLAMPED_GATE */
+    float *rows_in, *rows_gate, *rows_up, *rows; /* scratch: [n_rows] of dim, ffn, ffn, dim */
+    float *out;                                  /* [n_rows][dim] */
+} experts_args;
 
 /* n_blocks blocks of `bytes`, each `stride` behind the last, from one place of device memory to another that does not
  * overlap it. */
@@ -178,8 +303,15 @@ typedef struct dev_ops {
     void (*norm)(device *d, const norm_args *a);
     void (*matmul)(device *d, const matmul_args *a);
     void (*rope_store)(device *d, const rope_store_args *a);
+    void (*latent_store)(device *d, const latent_store_args *a);
     void (*attend)(device *d, const attend_args *a);
     void (*gate)(device *d, const gate_args *a);
+    void (*clamped_gate)(device *d, const clamped_gate_args *a);
+    void (*xielu)(device *d, const xielu_args *a);
+    void (*add)(device *d, const add_args *a);
+    void (*limit)(device *d, const limit_args *a);
+    void (*route)(device *d, const route_args *a);
+    void (*experts)(device *d, const experts_args *a);
     void (*copy)(device *d, const copy_args *a);
     /* Returns when all ops before it are done. */
     qp_status (*finish)(device *d, qp_error *err);

@@ -142,7 +142,8 @@ static qp_status read_kind_numbers(const hfconfig *c, const json_t *settings, hf
     if (r->kind == HF_ROPE_DEFAULT) return QP_OK;
     if (r->kind != HF_ROPE_YARN && r->kind != HF_ROPE_LONGROPE) ERR_TRY(json_need(settings, "factor", where, err));
     ERR_TRY(hf_get_real(settings, "factor", 1e-3, max_factor, &r->factor, where, err));
-    if (r->kind == HF_ROPE_LINEAR || r->kind == HF_ROPE_DYNAMIC) return QP_OK;
+    if (r->kind == HF_ROPE_DYNAMIC) return hf_get_real(settings, "alpha", 0, max_factor, &r->alpha, where, err);
+    if (r->kind == HF_ROPE_LINEAR) return QP_OK;
     ERR_TRY(read_original_max(c, settings, r, err));
     if (r->kind == HF_ROPE_LLAMA3) return read_llama3(settings, r, where, err);
     ERR_TRY(hf_get_real(settings, "attention_factor", 1e-6, max_factor, &r->attention_factor, where, err));
@@ -154,7 +155,9 @@ static qp_status read_common(const hfconfig *c, const json_t *settings, hf_rope 
     static const double lowest_theta = 1.0001, highest_theta = 1e15;
     const char *where = hfconfig_where(c);
     ERR_TRY(hfconfig_int(c, "max_position_embeddings", 1, MAX_POSITIONS, &r->max_positions, err));
+    ERR_TRY(hfconfig_real(c, "rotary_emb_base", lowest_theta, highest_theta, &r->theta, err));
     ERR_TRY(hfconfig_real(c, "rope_theta", lowest_theta, highest_theta, &r->theta, err));
+    ERR_TRY(hfconfig_real(c, "rotary_pct", 1e-3, 1, &r->partial, err));
     ERR_TRY(hfconfig_real(c, "partial_rotary_factor", 1e-3, 1, &r->partial, err));
     if (!settings) return QP_OK;
     ERR_TRY(hf_get_real(settings, "rope_theta", lowest_theta, highest_theta, &r->theta, where, err));
@@ -165,7 +168,6 @@ static qp_status read_common(const hfconfig *c, const json_t *settings, hf_rope 
 qp_status hfconfig_rope(const hfconfig *c, const char *layer_type, double default_theta, int64_t default_positions,
                         hf_rope *out, qp_error *err) {
     *out = (hf_rope){.theta = default_theta,
-                     .partial = 1,
                      .max_positions = default_positions,
                      .beta_fast = 32,
                      .beta_slow = 1,

@@ -67,7 +67,8 @@ typedef struct hf_rope {
     hf_rope_kind kind;
     double theta;
     double factor;           /* 0: not given (yarn, longrope: the ratio of the two lengths) */
-    double partial;          /* partial_rotary_factor; 1 where not given */
+    double partial;          /* partial_rotary_factor; 0: not given */
+    double alpha;            /* dynamic: the base grows by alpha^(d / (d - 2)) and stays; 0: not given */
     int64_t max_positions;   /* max_position_embeddings: where dynamic begins to stretch */
     int64_t original_max;    /* yarn, llama3, longrope: positions before the stretch */
     double attention_factor; /* 0: by the kind's own rule */
@@ -79,7 +80,7 @@ typedef struct hf_rope {
 } hf_rope;
 
 const char *hf_rope_kind_name(hf_rope_kind kind);
-/* Reads rope_scaling / rope_parameters, rope_theta, partial_rotary_factor. `layer_type` picks from a map by layer type
+/* Reads rope_scaling / rope_parameters, rope_theta, partial_rotary_factor and their older names. `layer_type` picks from a map by layer type
  * ("full_attention"); NULL, or a config without such a map: the one there is. `default_theta` and `default_positions`
  * stand in for absent keys. */
 qp_status hfconfig_rope(const hfconfig *c, const char *layer_type, double default_theta, int64_t default_positions,

@@ -148,7 +148,7 @@ static void test_rope_spellings_agree(void **state) {
         hf_rope r;
         qp_error err;
         if (hfconfig_rope(c, NULL, 10000, 2048, &r, &err) != QP_OK) fail_msg("%s: %s", same[i], err.text);
-        assert_true(r.kind == HF_ROPE_LINEAR && r.factor == 2 && r.theta == 500000 && r.partial == 1);
+        assert_true(r.kind == HF_ROPE_LINEAR && r.factor == 2 && r.theta == 500000 && r.partial == 0);
         assert_int_equal(r.max_positions, 2048);
         hfconfig_close(c);
     }

@@ -4,6 +4,7 @@
  * it through their mailboxes. The loop: take what has come, then choose -> fill -> run -> sample -> emit, as long as
  * there is something to run. It ends when the inbox is closed, after ending every job. */
 #include "engine.h"
+#include "seq.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/signals.h"
@@ -163,8 +164,7 @@ static qp_status open_cache(engine *e, qp_error *err) {
     if (!tokens || pages > INT32_MAX / 2)
         return err_set(err, QP_BAD_ARGUMENT, 0, "cache of %llu tokens, allowed are 1 to %llu",
                        (unsigned long long)tokens, (unsigned long long)(INT32_MAX / 2) * DEV_PAGE_TOKENS);
-    const model_shape *s = &e->model->shape;
-    const store_shape shape = {s->n_layers, s->n_kv_heads, s->head_dim, e->options.kv_type};
+    const store_shape shape = seq_store_shape(&e->model->shape, e->options.kv_type);
     ERR_TRY(store_open(&e->store, e->model->dev, &shape, (int)pages, err));
     ERR_TRY(pages_open(&e->pages, (int)pages, NULL, err));
     if (!e->options.spill_bytes) return QP_OK;

@@ -13,14 +13,25 @@ kv_type seq_kv_type(const model *m, qp_cache_type type) {
     return type == QP_CACHE_FP32 ? KV_F32 : KV_F16;
 }
 
+store_shape seq_store_shape(const model_shape *s, kv_type type) {
+    if (s->kv_rank)
+        return (store_shape){.n_layers = s->n_layers,
+                             .n_kv_heads = 1,
+                             .head_dim = s->kv_rank + s->rope_dim,
+                             .type = type,
+                             .v_dim = s->kv_rank,
+                             .latent = true};
+    return (store_shape){
+        .n_layers = s->n_layers, .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .type = type, .v_dim = s->v_dim};
+}
+
 qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type type, qp_error *err) {
     *out = (seq_room){.model = m};
     const uint64_t pages = tokens / DEV_PAGE_TOKENS + (tokens % DEV_PAGE_TOKENS != 0);
     if (!tokens || pages > INT_MAX / 2)
         return err_set(err, QP_BAD_ARGUMENT, 0, "cache of %llu tokens, allowed are 1 to %llu",
                        (unsigned long long)tokens, (unsigned long long)(INT_MAX / 2) * DEV_PAGE_TOKENS);
-    const model_shape *s = &m->shape;
-    const store_shape shape = {s->n_layers, s->n_kv_heads, s->head_dim, seq_kv_type(m, type)};
+    const store_shape shape = seq_store_shape(&m->shape, seq_kv_type(m, type));
     ERR_TRY(store_open(&out->store, m->dev, &shape, (int)pages, err));
     const qp_status status = pages_open(&out->pages, (int)pages, NULL, err);
     if (status != QP_OK) store_close(&out->store);

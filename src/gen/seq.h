@@ -23,6 +23,8 @@ qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type 
 void seq_room_close(seq_room *room);
 uint64_t seq_room_tokens(const seq_room *room);
 kv_type seq_kv_type(const model *m, qp_cache_type type);
+/* What the cache holds for each token of a model of this shape. */
+store_shape seq_store_shape(const model_shape *s, kv_type type);
 
 void seq_open(seq *out, seq_room *room);
 /* Gives the pages back. */

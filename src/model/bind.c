@@ -1,54 +1,88 @@
-/* bind.c — finds each weight that the architecture's row names, checks its shape, gives it to the device.
+/* bind.c — asks for each weight that the architecture's row names and gives it to the device.
  *
- * Called once by model.c. Matrices stay where the checkpoint's mapping has them if the device can read them there;
- * vectors (norms, biases) are small and become float32 device memory. What is missing or misshapen is an error that
- * names the tensor, what was found and what was expected. */
+ * Called once by model.c. Matrices stay where the source has them if the device can read them there; vectors (norms,
+ * biases) are small and become float32 device memory. */
 #include "bind.h"
 #include "base/mem.h"
-#include <string.h>
 
-static bound *slot_at(const weights *w, slot s, int layer) {
+static bound_slot *slot_at(const weights *w, slot s, int layer) {
     const int row = slot_is_per_layer(s) ? layer : w->n_layers;
     return &w->slots[(size_t)row * SLOT_COUNT + (size_t)s];
 }
 
 const dev_weight *weights_matrix(const weights *w, slot s, int layer) {
-    const bound *b = slot_at(w, s, layer);
+    const bound *b = &slot_at(w, s, layer)->one;
     return b->matrix.type ? &b->matrix : NULL;
 }
 
-const float *weights_vector(const weights *w, slot s, int layer) { return slot_at(w, s, layer)->vector; }
+const float *weights_vector(const weights *w, slot s, int layer) { return slot_at(w, s, layer)->one.vector; }
+
+const dev_weight *weights_matrices(const weights *w, slot s, int layer) { return slot_at(w, s, layer)->matrices; }
+
+const float *const *weights_vectors(const weights *w, slot s, int layer) {
+    return (const float *const *)slot_at(w, s, layer)->vectors;
+}
 
 /* Unpacks [n, 1] into float32 device memory. */
-static qp_status bind_vector(device *dev, bound *b, const quant_matrix *m, qp_error *err) {
+static qp_status bind_vector(device *dev, float **out, const quant_matrix *m, float plus, qp_error *err) {
     const size_t bytes = (size_t)m->n_out * sizeof(float);
     float *host = mem_array((size_t)m->n_out, sizeof(float));
     if (!host) return err_no_memory(err, bytes, "a vector of weights");
-    for (int64_t i = 0; i < m->n_out; i++) m->type->unpack_row(host + i, m, i);
+    for (int64_t i = 0; i < m->n_out; i++) {
+        m->type->unpack_row(host + i, m, i);
+        host[i] += plus;
+    }
     void *memory = NULL;
     const qp_status status = dev->ops->take(dev, &memory, bytes, err);
-    if (status == QP_OK) {
-        dev->ops->upload(dev, memory, host, bytes);
-        b->vector = memory;
-        b->n = m->n_out;
-    }
+    if (status == QP_OK) dev->ops->upload(dev, memory, host, bytes);
+    *out = memory;
     mem_free(host);
     return status;
 }
 
-static qp_status bind_one(weights *w, const slot_row *row, const model_shape *shape, int layer,
+/* What a model of this shape reads of this slot for one token: all, or the experts that are chosen. */
+static void count(weights *w, const slot_row *row, const model_shape *shape, const quant_matrix *m) {
+    const uint64_t bytes = m->part_bytes[0];
+    w->bytes += bytes;
+    w->n_parameters += (uint64_t)m->n_out * (uint64_t)m->n_in;
+    if (row->slot == SLOT_EMBED) w->embed_bytes = bytes;
+    if (slot_count(row->slot) == SLOT_PER_EXPERT)
+        w->idle_bytes +=
+            bytes * (uint64_t)(shape->route.n_experts - shape->route.top_k) / (uint64_t)shape->route.n_experts;
+}
+
+static qp_status bind_one(weights *w, const slot_row *row, const model_shape *shape, int layer, int member,
                           const weight_source *source, qp_error *err) {
-    const int64_t rows = shape_dim(shape, row->rows), cols = row->cols == DIM_NONE ? 1 : shape_dim(shape, row->cols);
+    const bool is_vector = row->cols == DIM_NONE;
+    const int64_t rows = shape_dim(shape, row->rows), cols = is_vector ? 1 : shape_dim(shape, row->cols);
     quant_matrix m;
-    ERR_TRY(source->fetch(source->user, row, layer, rows, cols, &m, err));
-    bound *b = slot_at(w, row->slot, layer);
-    if (row->cols == DIM_NONE)
-        ERR_TRY(bind_vector(w->dev, b, &m, err));
+    ERR_TRY(source->fetch(source->user, row, layer, member, rows, cols, &m, err));
+    bound_slot *b = slot_at(w, row->slot, layer);
+    const bool is_many = b->n_members > 0;
+    b->one.n = b->vector_n = rows;
+    if (is_vector)
+        ERR_TRY(bind_vector(w->dev, is_many ? &b->vectors[member] : &b->one.vector, &m,
+                            row->flags & SLOT_PLUS_ONE ? 1 : 0, err));
     else
-        ERR_TRY(w->dev->ops->weight_open(w->dev, &b->matrix, &m, err));
-    w->bytes += m.part_bytes[0];
-    w->n_parameters += (uint64_t)rows * (uint64_t)cols;
-    if (row->slot == SLOT_EMBED) w->embed_bytes = m.part_bytes[0];
+        ERR_TRY(w->dev->ops->weight_open(w->dev, is_many ? &b->matrices[member] : &b->one.matrix, &m, err));
+    count(w, row, shape, &m);
+    return QP_OK;
+}
+
+static qp_status bind_slot(weights *w, const slot_row *row, const model_shape *shape, int layer,
+                           const weight_source *source, qp_error *err) {
+    const slot_many many = slot_count(row->slot);
+    const int members = slot_members(row->slot, shape);
+    bound_slot *b = slot_at(w, row->slot, layer);
+    if (many == SLOT_PER_EXPERT || many == SLOT_PER_HEAD) {
+        b->n_members = members;
+        if (row->cols == DIM_NONE)
+            b->vectors = mem_zarray((size_t)members, sizeof *b->vectors);
+        else
+            b->matrices = mem_zarray((size_t)members, sizeof *b->matrices);
+        if (!b->vectors && !b->matrices) return err_no_memory(err, 0, "the list of weights");
+    }
+    for (int i = 0; i < members; i++) ERR_TRY(bind_one(w, row, shape, layer, i, source, err));
     return QP_OK;
 }
 
@@ -56,8 +90,8 @@ static qp_status bind_one(weights *w, const slot_row *row, const model_shape *sh
 static qp_status bind_layer(weights *w, const arch_row *arch, const model_shape *shape, int layer,
                             const weight_source *source, qp_error *err) {
     for (const slot_row *row = arch->slots; row->pattern; row++)
-        if (shape_needs(shape, row->need) && slot_is_per_layer(row->slot) == (layer < w->n_layers))
-            ERR_TRY(bind_one(w, row, shape, layer, source, err));
+        if (shape_needs(shape, row->need, layer) && slot_is_per_layer(row->slot) == (layer < w->n_layers))
+            ERR_TRY(bind_slot(w, row, shape, layer, source, err));
     if (source->progress) source->progress(source->progress_user, layer + 1, w->n_layers + 1);
     return QP_OK;
 }
@@ -65,7 +99,7 @@ static qp_status bind_layer(weights *w, const arch_row *arch, const model_shape 
 qp_status weights_bind(weights *out, device *dev, const arch_row *arch, const model_shape *shape,
                        const weight_source *source, qp_error *err) {
     *out = (weights){.dev = dev, .n_layers = shape->n_layers};
-    out->slots = mem_zarray((size_t)shape->n_layers + 1, SLOT_COUNT * sizeof(bound));
+    out->slots = mem_zarray((size_t)shape->n_layers + 1, SLOT_COUNT * sizeof *out->slots);
     if (!out->slots) return err_no_memory(err, 0, "the list of weights");
     for (int i = 0; i <= shape->n_layers; i++) {
         const qp_status status = bind_layer(out, arch, shape, i, source, err);
@@ -74,59 +108,21 @@ qp_status weights_bind(weights *out, device *dev, const arch_row *arch, const mo
     return QP_OK;
 }
 
+static void close_slot(weights *w, bound_slot *b) {
+    const size_t bytes = (size_t)b->vector_n * sizeof(float);
+    if (b->one.matrix.type) w->dev->ops->weight_close(w->dev, &b->one.matrix);
+    if (b->one.vector) w->dev->ops->give(w->dev, b->one.vector, bytes);
+    for (int i = 0; i < b->n_members; i++) {
+        if (b->matrices && b->matrices[i].type) w->dev->ops->weight_close(w->dev, &b->matrices[i]);
+        if (b->vectors && b->vectors[i]) w->dev->ops->give(w->dev, b->vectors[i], bytes);
+    }
+    mem_free(b->matrices);
+    mem_free(b->vectors);
+}
+
 void weights_close(weights *w) {
     const size_t n = w->slots ? ((size_t)w->n_layers + 1) * SLOT_COUNT : 0;
-    for (size_t i = 0; i < n; i++) {
-        bound *b = &w->slots[i];
-        if (b->matrix.type) w->dev->ops->weight_close(w->dev, &b->matrix);
-        if (b->vector) w->dev->ops->give(w->dev, b->vector, (size_t)b->n * sizeof(float));
-    }
+    for (size_t i = 0; i < n; i++) close_slot(w, &w->slots[i]);
     mem_free(w->slots);
     *w = (weights){0};
-}
-
-/* ---- a checkpoint as source ---- */
-
-static const struct {
-    dtype stored;
-    quant_id meaning;
-} plain_types[] = {{DTYPE_F32, QUANT_F32}, {DTYPE_F16, QUANT_F16}, {DTYPE_BF16, QUANT_BF16}};
-
-static const quant_type *plain_type(dtype stored) {
-    for (size_t i = 0; i < sizeof plain_types / sizeof *plain_types; i++)
-        if (plain_types[i].stored == stored) return quant_type_of(plain_types[i].meaning);
-    return NULL;
-}
-
-static qp_status check_tensor(const ckpt_tensor *t, int64_t rows, int64_t cols, bool is_vector, qp_error *err) {
-    if (!plain_type(t->type))
-        return err_set(err, QP_UNSUPPORTED, 0, "%s: elements of type %s, this engine computes with F32, F16 and BF16",
-                       t->name, dtype_name(t->type));
-    if (is_vector && (t->rank != 1 || t->shape[0] != rows))
-        return err_set(err, QP_BAD_FORMAT, 0, "%s: rank %d with %lld elements first, expected [%lld]", t->name, t->rank,
-                       (long long)(t->rank ? t->shape[0] : 1), (long long)rows);
-    if (!is_vector && (t->rank != 2 || t->shape[0] != rows || t->shape[1] != cols))
-        return err_set(err, QP_BAD_FORMAT, 0, "%s: rank %d, [%lld, %lld], expected [%lld, %lld]", t->name, t->rank,
-                       (long long)(t->rank ? t->shape[0] : 1), (long long)(t->rank > 1 ? t->shape[1] : 1),
-                       (long long)rows, (long long)cols);
-    return QP_OK;
-}
-
-static qp_status fetch_tensor(void *user, const slot_row *row, int layer, int64_t rows, int64_t cols, quant_matrix *out,
-                              qp_error *err) {
-    const checkpoint *c = user;
-    char name[CKPT_MAX_NAME];
-    ERR_TRY(slot_tensor_name(name, sizeof name, row, layer, err));
-    const ckpt_tensor *t = checkpoint_find(c, name);
-    if (!t)
-        return err_set(err, QP_BAD_FORMAT, 0, "%s: the checkpoint has no such tensor; %lld x %lld elements are needed",
-                       name, (long long)rows, (long long)cols);
-    ERR_TRY(check_tensor(t, rows, cols, row->cols == DIM_NONE, err));
-    checkpoint_will_need(c, t);
-    *out = quant_plain(plain_type(t->type), rows, cols, t->data, t->bytes);
-    return QP_OK;
-}
-
-weight_source bind_from_checkpoint(const checkpoint *c) {
-    return (weight_source){.fetch = fetch_tensor, .user = (void *)(uintptr_t)c};
 }

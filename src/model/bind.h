@@ -11,11 +11,20 @@ typedef struct bound {
     int64_t n;
 } bound;
 
+/* One slot of one layer: a single weight, or one for each expert or head. */
+typedef struct bound_slot {
+    bound one;
+    dev_weight *matrices; /* [n_members], where there are several */
+    float **vectors;      /* [n_members] */
+    int64_t vector_n;
+    int n_members;
+} bound_slot;
+
 /* Where weights come from. `fetch` fills a matrix [rows, cols] ([rows, 1] for a vector) whose bytes live as long as
- * the weights; the name is for errors. */
+ * the weights; the row names it in errors. */
 typedef struct weight_source {
-    qp_status (*fetch)(void *user, const slot_row *row, int layer, int64_t rows, int64_t cols, quant_matrix *out,
-                       qp_error *err);
+    qp_status (*fetch)(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                       quant_matrix *out, qp_error *err);
     void *user;
     void (*progress)(void *user, double done, double total); /* NULL: none */
     void *progress_user;
@@ -24,8 +33,8 @@ typedef struct weight_source {
 typedef struct weights {
     device *dev;
     int n_layers;
-    bound *slots; /* [n_layers + 1][SLOT_COUNT]; the last row holds what is not per layer */
-    uint64_t bytes, n_parameters, embed_bytes;
+    bound_slot *slots; /* [n_layers + 1][SLOT_COUNT]; the last row holds what is not per layer */
+    uint64_t bytes, n_parameters, embed_bytes, idle_bytes; /* idle: experts that a single token does not choose */
 } weights;
 
 qp_status weights_bind(weights *out, device *dev, const arch_row *arch, const model_shape *shape,
@@ -34,8 +43,8 @@ void weights_close(weights *w);
 /* layer is ignored for slots that are not per layer. NULL where the model has none. */
 const dev_weight *weights_matrix(const weights *w, slot s, int layer);
 const float *weights_vector(const weights *w, slot s, int layer);
-
-/* The source that reads a checkpoint. */
-weight_source bind_from_checkpoint(const checkpoint *c);
+/* [experts or heads]; NULL where the model has none. */
+const dev_weight *weights_matrices(const weights *w, slot s, int layer);
+const float *const *weights_vectors(const weights *w, slot s, int layer);
 
 #endif

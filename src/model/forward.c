@@ -5,13 +5,16 @@
 #include "forward.h"
 #include "rope.h"
 #include "base/mem.h"
+#include <math.h>
 
 enum { LOGIT_BLOCK = 32 };
 
 /* ---- scratch ---- */
 
+/* Nothing for a width of 0. */
 static qp_status take_floats(forward *f, float **out, size_t rows, size_t width, qp_error *err) {
     size_t bytes;
+    if (!width) return QP_OK;
     if (!mem_mul(rows, width, &bytes) || !mem_mul(bytes, sizeof(float), &bytes))
         return err_set(err, QP_TOO_LARGE, 0, "scratch of %zu x %zu floats: its size overflows", rows, width);
     void *memory = NULL;
@@ -25,21 +28,30 @@ static void give_floats(forward *f, float **memory, size_t rows, size_t width) {
     *memory = NULL;
 }
 
+static bool tunes(const model_shape *s) { return s->tune_scale != 0; }
+
+static qp_status take_host(forward *f, size_t rows, size_t half, qp_error *err) {
+    f->host_cos = mem_array(rows, (half + 1) * sizeof(float));
+    f->host_sin = mem_array(rows, (half + 1) * sizeof(float));
+    f->inv_freq = mem_array(half + 1, sizeof(float));
+    f->positions = mem_array(rows, sizeof(int64_t));
+    f->position_ids = mem_array(rows, sizeof(int32_t));
+    f->host_tuning = mem_array(rows, sizeof(float));
+    if (f->host_cos && f->host_sin && f->inv_freq && f->positions && f->position_ids && f->host_tuning) return QP_OK;
+    return err_no_memory(err, rows * half * sizeof(float), "the rotation tables of a step");
+}
+
 static qp_status take_all(forward *f, qp_error *err) {
     const size_t rows = (size_t)f->max_rows, half = (size_t)f->shape->rot_dims / 2;
     for (int i = 0; i < BUF_COUNT; i++) ERR_TRY(take_floats(f, &f->buffers[i], rows, (size_t)f->plan->width[i], err));
     ERR_TRY(take_floats(f, &f->picked, LOGIT_BLOCK, (size_t)f->shape->hidden, err));
     ERR_TRY(take_floats(f, &f->logits, LOGIT_BLOCK, (size_t)f->shape->vocabulary, err));
+    ERR_TRY(take_floats(f, &f->tuning, rows, tunes(f->shape), err));
     for (int i = 0; i < f->shape->n_ropes; i++) {
         ERR_TRY(take_floats(f, &f->cos[i], rows, half, err));
         ERR_TRY(take_floats(f, &f->sin[i], rows, half, err));
     }
-    f->host_cos = mem_array(rows, half * sizeof(float));
-    f->host_sin = mem_array(rows, half * sizeof(float));
-    f->inv_freq = mem_array(half, sizeof(float));
-    f->positions = mem_array(rows, sizeof(int64_t));
-    if (!f->host_cos || !f->host_sin || !f->inv_freq || !f->positions)
-        return err_no_memory(err, rows * half * sizeof(float), "the rotation tables of a step");
+    ERR_TRY(take_host(f, rows, half, err));
     int64_t widest = 0;
     for (int i = 0; i < BUF_COUNT; i++) widest = f->plan->width[i] > widest ? f->plan->width[i] : widest;
     return f->dev->ops->reserve(f->dev, f->max_rows, widest, err);
@@ -59,6 +71,7 @@ void forward_close(forward *f) {
     for (int i = 0; i < BUF_COUNT; i++) give_floats(f, &f->buffers[i], rows, (size_t)f->plan->width[i]);
     give_floats(f, &f->picked, LOGIT_BLOCK, (size_t)f->shape->hidden);
     give_floats(f, &f->logits, LOGIT_BLOCK, (size_t)f->shape->vocabulary);
+    give_floats(f, &f->tuning, rows, tunes(f->shape));
     for (int i = 0; i < f->shape->n_ropes; i++) {
         give_floats(f, &f->cos[i], rows, half);
         give_floats(f, &f->sin[i], rows, half);
@@ -67,6 +80,8 @@ void forward_close(forward *f) {
     mem_free(f->host_sin);
     mem_free(f->inv_freq);
     mem_free(f->positions);
+    mem_free(f->position_ids);
+    mem_free(f->host_tuning);
     *f = (forward){0};
 }
 
@@ -100,51 +115,116 @@ static void fill_positions(forward *f, const step_input *in) {
         for (int r = 0; r < in->spans[i].n_rows; r++) f->positions[in->spans[i].row + r] = in->spans[i].past + r;
 }
 
+/* Llama 4 and Ministral let q grow with the logarithm of its position. */
+static void fill_tuning(forward *f, const step_input *in) {
+    const model_shape *s = f->shape;
+    if (!tunes(s)) return;
+    for (int i = 0; i < in->n_rows; i++) {
+        const float steps = floorf(((float)f->positions[i] + s->tune_offset) / s->tune_floor);
+        f->host_tuning[i] = log1pf(steps) * s->tune_scale + 1;
+    }
+    f->dev->ops->upload(f->dev, f->tuning, f->host_tuning, (size_t)in->n_rows * sizeof(float));
+}
+
 /* ---- the steps ---- */
 
 static void run_norm(forward *f, const plan_op *op, const step_input *in) {
-    const norm_args a = {.x = f->buffers[op->in],
+    const norm_args a = {.kind = op->norm,
+                         .x = f->buffers[op->in],
                          .n_rows = in->n_rows,
-                         .dim = f->plan->width[op->in],
+                         .dim = op->width,
+                         .heads = op->heads,
                          .weight = op->weight,
-                         .eps = f->shape->norm_eps,
+                         .bias = op->weight2,
+                         .own_weights = op->own_weights,
+                         .eps = op->eps,
                          .out = f->buffers[op->out]};
     f->dev->ops->norm(f->dev, &a);
 }
 
 static void run_matmul(forward *f, const plan_op *op, const step_input *in) {
-    matmul_args a = {.x = f->buffers[op->in], .x_stride = f->plan->width[op->in], .n_rows = in->n_rows};
+    matmul_args a = {.x = f->buffers[op->in], .x_stride = op->width, .n_rows = in->n_rows};
     for (; a.n_parts < op->n_parts; a.n_parts++) {
         const plan_part *p = &op->parts[a.n_parts];
-        a.parts[a.n_parts] = (matmul_part){p->w, p->bias, f->buffers[p->out], f->plan->width[p->out], p->add};
+        a.parts[a.n_parts] = (matmul_part){p->w, p->bias, f->buffers[p->out], p->width, p->add};
     }
     f->dev->ops->matmul(f->dev, &a);
 }
 
+static void run_heads(forward *f, const plan_op *op, const step_input *in) {
+    const int n = f->shape->n_heads, to = op->heads;
+    for (int h = 0; h < n; h++) {
+        const matmul_part part = {
+            .w = &op->matrices[h], .out = f->buffers[op->out] + (size_t)h * (size_t)to, .out_stride = (int64_t)n * to};
+        const matmul_args a = {.x = f->buffers[op->in] + (size_t)h * (size_t)op->width,
+                               .x_stride = (int64_t)n * op->width,
+                               .n_rows = in->n_rows,
+                               .n_parts = 1,
+                               .parts = {part}};
+        f->dev->ops->matmul(f->dev, &a);
+    }
+}
+
+/* Which norm the rotation's step does itself. */
+static head_norm norm_of(const model_shape *s, const layer_kind *l) {
+    if (!l->has_qk_norm) return HEAD_NORM_NONE;
+    if (s->qk_norm == QK_NORM_HEADS) return HEAD_NORM_FIRST;
+    return s->qk_norm == QK_NORM_HEADS_LAST || s->qk_norm == QK_NORM_UNIT_LAST ? HEAD_NORM_LAST : HEAD_NORM_NONE;
+}
+
 static void run_rope_store(forward *f, const plan_op *op, const step_input *in) {
-    const int which = f->shape->layers[op->layer].rope;
+    const model_shape *s = f->shape;
+    const layer_kind *l = &s->layers[op->layer];
+    const bool turns = l->rope != SHAPE_NO_ROPE;
     const rope_store_args a = {.q = f->buffers[BUF_Q],
                                .k = f->buffers[BUF_K],
                                .v = f->buffers[BUF_V],
-                               .n_heads = f->shape->n_heads,
+                               .n_heads = s->n_heads,
+                               .norm = norm_of(s, l),
                                .q_norm = op->weight,
                                .k_norm = op->weight2,
-                               .norm_eps = f->shape->norm_eps,
-                               .rot_dims = f->shape->rot_dims,
-                               .cos = f->cos[which],
-                               .sin = f->sin[which],
+                               .norm_eps = op->eps,
+                               .rot_dims = turns ? s->rot_dims : 0,
+                               .pairs = s->rope_pairs,
+                               .cos = turns ? f->cos[l->rope] : NULL,
+                               .sin = turns ? f->sin[l->rope] : NULL,
+                               .q_scale = l->has_q_tuning ? f->tuning : NULL,
                                .kv = in->kv[op->layer],
                                .spans = in->spans,
                                .n_spans = in->n_spans};
     f->dev->ops->rope_store(f->dev, &a);
 }
 
+static void run_latent_store(forward *f, const plan_op *op, const step_input *in) {
+    const model_shape *s = f->shape;
+    const int which = s->layers[op->layer].rope;
+    const latent_store_args a = {.heads = f->buffers[op->in],
+                                 .n_heads = s->n_heads,
+                                 .heads_dim = op->width,
+                                 .q = f->buffers[op->out],
+                                 .latent = f->buffers[BUF_LATENT],
+                                 .norm = op->weight,
+                                 .norm_eps = op->eps,
+                                 .rot_dims = s->rot_dims,
+                                 .pairs = s->rope_pairs,
+                                 .cos = f->cos[which],
+                                 .sin = f->sin[which],
+                                 .kv = in->kv[op->layer],
+                                 .spans = in->spans,
+                                 .n_spans = in->n_spans};
+    f->dev->ops->latent_store(f->dev, &a);
+}
+
 static void run_attend(forward *f, const plan_op *op, const step_input *in) {
-    const attend_args a = {.q = f->buffers[BUF_Q],
-                           .out = f->buffers[BUF_MIXED],
+    const layer_kind *l = &f->shape->layers[op->layer];
+    const attend_args a = {.q = f->buffers[op->in],
+                           .out = f->buffers[op->out],
                            .n_heads = f->shape->n_heads,
-                           .scale = f->shape->attention_scale,
-                           .window = f->shape->layers[op->layer].window,
+                           .scale = l->attention_scale,
+                           .window = l->window,
+                           .chunk = l->chunk,
+                           .cap = f->shape->attention_cap,
+                           .sinks = weights_vector(f->weights, SLOT_SINKS, op->layer),
                            .kv = in->kv[op->layer],
                            .spans = in->spans,
                            .n_spans = in->n_spans};
@@ -152,42 +232,147 @@ static void run_attend(forward *f, const plan_op *op, const step_input *in) {
 }
 
 static void run_gate(forward *f, const plan_op *op, const step_input *in) {
-    const gate_args a = {f->shape->act, f->buffers[BUF_GATE], f->buffers[BUF_UP], in->n_rows, f->shape->ffn};
+    const float *up = op->out == BUF_COUNT ? NULL : f->buffers[op->out];
+    const gate_args a = {f->shape->act, f->buffers[op->in], up, in->n_rows, op->width};
     f->dev->ops->gate(f->dev, &a);
 }
 
-static void (*const run_op[])(forward *f, const plan_op *op, const step_input *in) = {
-    [PLAN_NORM] = run_norm,     [PLAN_MATMUL] = run_matmul, [PLAN_ROPE_STORE] = run_rope_store,
-    [PLAN_ATTEND] = run_attend, [PLAN_GATE] = run_gate,
+static void run_xielu(forward *f, const plan_op *op, const step_input *in) {
+    const float *n = op->xielu;
+    const xielu_args a = {f->buffers[op->in], in->n_rows, op->width, n[0], n[1], n[2], n[3]};
+    f->dev->ops->xielu(f->dev, &a);
+}
+
+static void run_limit(forward *f, const plan_op *op, const step_input *in) {
+    const limit_args a = {
+        .x = f->buffers[op->in], .n_rows = in->n_rows, .dim = op->width, .scale = 1, .limit = f->shape->qkv_limit};
+    f->dev->ops->limit(f->dev, &a);
+}
+
+static void run_add(forward *f, const plan_op *op, const step_input *in) {
+    const add_args a = {.to = f->buffers[op->out],
+                        .from = f->buffers[op->in],
+                        .row_gate = op->row_gate == BUF_COUNT ? NULL : f->buffers[op->row_gate],
+                        .n_rows = in->n_rows,
+                        .dim = op->width,
+                        .scale = op->scale};
+    f->dev->ops->add(f->dev, &a);
+}
+
+static void run_route(forward *f, const plan_op *op, const step_input *in) {
+    const route_args a = {.rule = &f->shape->route,
+                          .logits = f->buffers[op->in],
+                          .bias = op->weight,
+                          .n_rows = in->n_rows,
+                          .experts = (int32_t *)f->buffers[BUF_CHOSEN],
+                          .weights = f->buffers[BUF_WEIGHTS]};
+    f->dev->ops->route(f->dev, &a);
+}
+
+static expert_weights experts_of(const forward *f, slot matrix, slot bias, int layer) {
+    return (expert_weights){weights_matrices(f->weights, matrix, layer), weights_vectors(f->weights, bias, layer)};
+}
+
+static void run_experts(forward *f, const plan_op *op, const step_input *in) {
+    const model_shape *s = f->shape;
+    const experts_args a = {.x = f->buffers[op->in],
+                            .n_rows = in->n_rows,
+                            .dim = s->hidden,
+                            .ffn = s->expert_ffn,
+                            .n_experts = s->route.n_experts,
+                            .top_k = s->route.top_k,
+                            .experts = (const int32_t *)f->buffers[BUF_CHOSEN],
+                            .weights = f->buffers[BUF_WEIGHTS],
+                            .weigh_input = s->weighs_input,
+                            .gate = experts_of(f, SLOT_EXPERT_GATE, SLOT_EXPERT_GATE_B, op->layer),
+                            .up = experts_of(f, SLOT_EXPERT_UP, SLOT_EXPERT_UP_B, op->layer),
+                            .down = experts_of(f, SLOT_EXPERT_DOWN, SLOT_EXPERT_DOWN_B, op->layer),
+                            .kind = s->act_kind == FFN_ACT_CLAMPED ? EXPERT_CLAMPED_GATE : EXPERT_GATE,
+                            .act = s->act,
+                            .alpha = s->act_alpha,
+                            .limit = s->act_limit,
+                            .rows_in = f->buffers[BUF_EXPERT_IN],
+                            .rows_gate = f->buffers[BUF_GATE],
+                            .rows_up = f->buffers[BUF_UP],
+                            .rows = f->buffers[BUF_EXPERT_OUT],
+                            .out = f->buffers[op->out]};
+    f->dev->ops->experts(f->dev, &a);
+}
+
+static void (*const run_op[PLAN_KIND_COUNT])(forward *f, const plan_op *op, const step_input *in) = {
+    [PLAN_NORM] = run_norm,
+    [PLAN_MATMUL] = run_matmul,
+    [PLAN_HEADS] = run_heads,
+    [PLAN_ROPE_STORE] = run_rope_store,
+    [PLAN_LATENT_STORE] = run_latent_store,
+    [PLAN_ATTEND] = run_attend,
+    [PLAN_GATE] = run_gate,
+    [PLAN_XIELU] = run_xielu,
+    [PLAN_LIMIT] = run_limit,
+    [PLAN_ADD] = run_add,
+    [PLAN_ROUTE] = run_route,
+    [PLAN_EXPERTS] = run_experts,
 };
+
+/* ---- the ends of the step ---- */
+
+static void run_embed(forward *f, const step_input *in) {
+    const embed_args ids = {.ids = in->ids,
+                            .n_rows = in->n_rows,
+                            .table = weights_matrix(f->weights, SLOT_EMBED, 0),
+                            .out = f->buffers[BUF_STREAM],
+                            .scale = f->shape->embed_scale};
+    f->dev->ops->embed(f->dev, &ids);
+    if (!f->shape->learned_positions) return;
+    for (int i = 0; i < in->n_rows; i++) f->position_ids[i] = (int32_t)f->positions[i];
+    const embed_args positions = {.ids = f->position_ids,
+                                  .n_rows = in->n_rows,
+                                  .table = weights_matrix(f->weights, SLOT_POSITIONS, 0),
+                                  .out = f->buffers[BUF_STREAM],
+                                  .scale = 1,
+                                  .add = true};
+    f->dev->ops->embed(f->dev, &positions);
+}
 
 /* Final norm and head of up to LOGIT_BLOCK rows. */
 static void run_head(forward *f, const int32_t *rows, int n_rows, float *host) {
     const model_shape *s = f->shape;
-    const norm_args norm = {.x = f->buffers[BUF_STREAM],
+    const norm_args norm = {.kind = s->norm,
+                            .x = f->buffers[BUF_STREAM],
                             .rows = rows,
                             .n_rows = n_rows,
                             .dim = s->hidden,
                             .weight = weights_vector(f->weights, SLOT_FINAL_NORM, 0),
+                            .bias = weights_vector(f->weights, SLOT_FINAL_NORM_B, 0),
                             .eps = s->norm_eps,
                             .out = f->picked};
     const dev_weight *head = weights_matrix(f->weights, s->tied ? SLOT_EMBED : SLOT_HEAD, 0);
-    const matmul_args matmul = {.x = f->picked,
-                                .x_stride = s->hidden,
-                                .n_rows = n_rows,
-                                .n_parts = 1,
-                                .parts = {{.w = head, .out = f->logits, .out_stride = s->vocabulary}}};
+    const matmul_part part = {
+        .w = head, .bias = weights_vector(f->weights, SLOT_HEAD_B, 0), .out = f->logits, .out_stride = s->vocabulary};
+    const matmul_args matmul = {.x = f->picked, .x_stride = s->hidden, .n_rows = n_rows, .n_parts = 1, .parts = {part}};
+    const limit_args limit = {f->logits, n_rows, s->vocabulary, s->logit_scale, s->logit_cap, 0};
     f->dev->ops->norm(f->dev, &norm);
     f->dev->ops->matmul(f->dev, &matmul);
+    if (s->logit_scale != 1 || s->logit_cap != 0) f->dev->ops->limit(f->dev, &limit);
     f->dev->ops->download(f->dev, host, f->logits, (size_t)n_rows * (size_t)s->vocabulary * sizeof(float));
 }
 
+/* A table of positions ends somewhere; rotation does not. */
+static qp_status check_positions(const forward *f, const step_input *in, qp_error *err) {
+    const int most = f->shape->learned_positions;
+    for (int i = 0; i < in->n_spans && most; i++)
+        if (in->spans[i].past + in->spans[i].n_rows > most)
+            return err_set(err, QP_TOO_LARGE, 0, "token %lld of a sequence, this model has positions for %d",
+                           (long long)in->spans[i].past + in->spans[i].n_rows, most);
+    return QP_OK;
+}
+
 qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error *err) {
+    ERR_TRY(check_positions(f, in, err));
     fill_positions(f, in);
+    fill_tuning(f, in);
     for (int i = 0; i < f->shape->n_ropes; i++) fill_rope(f, in, i);
-    const embed_args embed = {in->ids, in->n_rows, weights_matrix(f->weights, SLOT_EMBED, 0), f->buffers[BUF_STREAM],
-                              1};
-    f->dev->ops->embed(f->dev, &embed);
+    run_embed(f, in);
     for (int i = 0; i < f->plan->n_ops; i++) run_op[f->plan->ops[i].kind](f, &f->plan->ops[i], in);
     for (int done = 0; done < in->n_logit_rows; done += LOGIT_BLOCK) {
         const int left = in->n_logit_rows - done, n = left < LOGIT_BLOCK ? left : LOGIT_BLOCK;

@@ -17,6 +17,8 @@ typedef struct forward {
     float *cos[SHAPE_MAX_ROPES], *sin[SHAPE_MAX_ROPES]; /* device memory, [max_rows][rot_dims / 2] */
     float *host_cos, *host_sin, *inv_freq;              /* [max_rows][rot_dims / 2] twice, [rot_dims / 2] */
     int64_t *positions;                                 /* [max_rows] */
+    int32_t *position_ids;                              /* [max_rows], for learned positions */
+    float *tuning, *host_tuning; /* [max_rows]: what q is multiplied by, in device memory and here */
 } forward;
 
 qp_status forward_open(forward *out, device *dev, const model_shape *shape, const weights *w, const plan *p,

@@ -15,10 +15,10 @@ static qp_status override_rope(model *m, const model_options *o, qp_error *err) 
     return QP_OK;
 }
 
-static qp_status read_config(model *m, const char *folder, qp_error *err) {
+static qp_status read_config(model *m, const char *folder, const char *as, qp_error *err) {
     hfconfig *config;
     ERR_TRY(hfconfig_open(&config, folder, err));
-    qp_status status = shape_read(&m->shape, &m->arch, config, err);
+    qp_status status = shape_read_as(&m->shape, &m->arch, config, as, err);
     if (status == QP_OK) status = hfconfig_generation(config, folder, &m->ids, &m->sampling, err);
     hfconfig_close(config);
     return status;
@@ -44,14 +44,20 @@ static model *new_model(qp_error *err) {
     return m;
 }
 
+static qp_status fetch_tensor(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                              quant_matrix *out, qp_error *err) {
+    return tensors_fetch(user, row, layer, member, out, err);
+}
+
 static qp_status open_folder(model *m, const char *folder, const model_options *o, qp_error *err) {
     if (!file_is_folder(folder))
         return err_set(err, file_exists(folder) ? QP_BAD_ARGUMENT : QP_NO_FILE, 0,
                        "%s: %s, a model folder in Hugging Face layout is needed", folder,
                        file_exists(folder) ? "is not a folder" : "there is no such folder");
-    ERR_TRY(read_config(m, folder, err));
+    ERR_TRY(read_config(m, folder, o->architecture, err));
     ERR_TRY(checkpoint_open(&m->checkpoint, folder, err));
-    return finish_open(m, bind_from_checkpoint(m->checkpoint), o, err);
+    tensors_open(&m->tensors, m->checkpoint, m->arch, &m->shape);
+    return finish_open(m, (weight_source){.fetch = fetch_tensor, .user = &m->tensors}, o, err);
 }
 
 static qp_status open_random(model *m, const char *shape, const char *format, uint64_t seed, const model_options *o,
@@ -90,6 +96,7 @@ void model_close(model *m) {
     plan_free(&m->plan);
     weights_close(&m->weights);
     if (m->dev) dev_close(m->dev);
+    tensors_close(&m->tensors);
     synth_close(&m->synth);
     if (m->checkpoint) checkpoint_close(m->checkpoint);
     pthread_mutex_destroy(&m->step_lock);
@@ -115,6 +122,7 @@ static uint64_t hash_rope(const hf_rope *r, uint64_t h) {
                               r->theta,
                               r->factor,
                               r->partial,
+                              r->alpha,
                               (double)r->max_positions,
                               (double)r->original_max,
                               r->attention_factor,
@@ -130,13 +138,61 @@ static uint64_t hash_rope(const hf_rope *r, uint64_t h) {
     return hash_bytes(r->long_factor, (size_t)r->n_factors * sizeof *r->long_factor, h);
 }
 
+static uint64_t hash_layer(const layer_kind *l, uint64_t h) {
+    const double numbers[] = {l->mixer, l->window,      l->rope,         l->chunk,
+                              l->ffn,   l->has_qk_norm, l->has_q_tuning, (double)l->attention_scale};
+    return hash_bytes(numbers, sizeof numbers, h);
+}
+
 static uint64_t hash_shape(const model_shape *s, uint64_t h) {
-    const double numbers[] = {s->n_layers,   s->hidden,   s->n_heads,  s->n_kv_heads,      s->head_dim, s->ffn,
-                              s->vocabulary, s->rot_dims, s->norm_eps, s->attention_scale, s->act,      s->qk_norm};
+    const double numbers[] = {s->n_layers,
+                              s->hidden,
+                              s->n_heads,
+                              s->n_kv_heads,
+                              s->head_dim,
+                              s->ffn,
+                              s->vocabulary,
+                              s->rot_dims,
+                              s->rope_pairs,
+                              s->norm_eps,
+                              s->norm,
+                              s->act,
+                              s->act_kind,
+                              s->act_alpha,
+                              s->act_limit,
+                              s->qk_norm,
+                              s->norm_before,
+                              s->norm_after,
+                              s->is_parallel,
+                              s->has_one_norm,
+                              s->embed_scale,
+                              s->residual_scale,
+                              s->attention_cap,
+                              s->qkv_limit,
+                              s->has_sinks,
+                              s->tune_scale,
+                              s->tune_floor,
+                              s->tune_offset,
+                              s->kv_rank,
+                              s->q_rank,
+                              s->rank_eps,
+                              s->weighs_input,
+                              s->expert_ffn,
+                              s->shared_ffn,
+                              s->learned_positions,
+                              s->route.n_experts,
+                              s->route.top_k,
+                              s->route.sigmoid,
+                              s->route.n_groups,
+                              s->route.groups,
+                              s->route.group_best,
+                              s->route.normalize,
+                              s->route.floor,
+                              s->route.scale};
     h = hash_bytes(s->architecture, strlen(s->architecture), h);
     h = hash_bytes(numbers, sizeof numbers, h);
     for (int i = 0; i < s->n_ropes; i++) h = hash_rope(&s->ropes[i], h);
-    for (int i = 0; i < s->n_layers; i++) h = hash_number(s->layers[i].window * 16.0 + s->layers[i].rope, h);
+    for (int i = 0; i < s->n_layers; i++) h = hash_layer(&s->layers[i], h);
     return h;
 }
 

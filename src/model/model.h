@@ -4,6 +4,7 @@
 
 #include "forward.h"
 #include "synth.h"
+#include "tensors.h"
 #include <pthread.h>
 
 enum { MODEL_MAX_ROWS = 512 }; /* rows of one step */
@@ -13,6 +14,7 @@ typedef struct model {
     const arch_row *arch;
     device *dev;
     checkpoint *checkpoint; /* NULL: synthetic */
+    tensor_source tensors;
     synth synth;
     weights weights;
     plan plan;
@@ -25,6 +27,7 @@ typedef struct model {
 typedef struct model_options {
     dev_options device;
     double rope_scale, rope_alpha, rope_yarn;
+    const char *architecture; /* to use whatever the config says; NULL: as it says */
     void (*progress)(void *user, double done, double total);
     void *progress_user;
 } model_options;

@@ -6,14 +6,27 @@
 
 /* Activations of a step, each [rows][its width]. */
 #define PLAN_BUFFERS(X)                                                                                                \
-    X(STREAM) /* the residual stream, hidden wide */                                                                   \
-    X(NORMED) /* input of a block, hidden wide */                                                                      \
+    X(STREAM)     /* the residual stream, hidden wide */                                                               \
+    X(NORMED)     /* input of a block, hidden wide */                                                                  \
+    X(NORMED_TOO) /* of the second of two parallel blocks */                                                           \
+    X(BLOCK)      /* output of a block that is not added as it comes */                                                \
     X(Q)                                                                                                               \
     X(K)                                                                                                               \
     X(V)                                                                                                               \
-    X(MIXED) /* output of attention, as wide as q */                                                                   \
+    X(MIXED) /* output of attention, all heads */                                                                      \
     X(GATE)                                                                                                            \
-    X(UP)
+    X(UP)                                                                                                              \
+    X(Q_LOW)        /* latent attention: q in its low rank ... */                                                      \
+    X(HEADS)        /* ... and its heads, before the keys' matrix is multiplied in */                                  \
+    X(LATENT)       /* the latent and what is rotated */                                                               \
+    X(MIXED_LATENT) /* attention's output, as latents */                                                               \
+    X(ROUTER)                                                                                                          \
+    X(CHOSEN)  /* ids of experts (int32) */                                                                            \
+    X(WEIGHTS) /* of those experts */                                                                                  \
+    X(EXPERT_IN)                                                                                                       \
+    X(EXPERT_OUT)                                                                                                      \
+    X(SHARED_OUT)                                                                                                      \
+    X(SWITCH)
 
 typedef enum plan_buffer {
 #define X(name) BUF_##name,
@@ -22,12 +35,28 @@ typedef enum plan_buffer {
         BUF_COUNT
 } plan_buffer;
 
-typedef enum plan_kind { PLAN_NORM, PLAN_MATMUL, PLAN_ROPE_STORE, PLAN_ATTEND, PLAN_GATE } plan_kind;
+typedef enum plan_kind {
+    PLAN_NORM,
+    PLAN_MATMUL,
+    PLAN_HEADS, /* a matrix of its own for each head */
+    PLAN_ROPE_STORE,
+    PLAN_LATENT_STORE,
+    PLAN_ATTEND,
+    PLAN_GATE,
+    PLAN_XIELU,
+    PLAN_LIMIT,
+    PLAN_ADD,
+    PLAN_ROUTE,
+    PLAN_EXPERTS,
+    PLAN_KIND_COUNT
+} plan_kind;
 
 typedef struct plan_part {
+    slot slot;
     const dev_weight *w;
     const float *bias;
     plan_buffer out;
+    int width; /* floats from a row of `out` to the next */
     bool add;
 } plan_part;
 
@@ -36,7 +65,15 @@ typedef struct plan_op {
     plan_kind kind;
     int layer;
     plan_buffer in, out;
-    const float *weight, *weight2; /* norm; q and k norm of ROPE_STORE */
+    int width;                     /* floats of a row of `in` */
+    const float *weight, *weight2; /* norm: weights and bias; ROPE_STORE: q and k norm */
+    const dev_weight *matrices;    /* HEADS: [n_heads] */
+    plan_buffer row_gate;          /* ADD: BUF_COUNT for none */
+    int heads;                     /* norm: vectors of a row, 0: 1 */
+    bool own_weights;              /* norm: of each of those vectors */
+    norm_kind norm;
+    float eps, scale;
+    float xielu[4]; /* alpha_p, alpha_n, beta, eps */
     int n_parts;
     plan_part parts[DEV_MATMUL_PARTS];
 } plan_op;
@@ -44,7 +81,7 @@ typedef struct plan_op {
 typedef struct plan {
     plan_op *ops; /* between the embedding and the final norm */
     int n_ops;
-    int width[BUF_COUNT]; /* floats of a row of each buffer */
+    int width[BUF_COUNT]; /* most floats of a row of each buffer; 0: not used */
 } plan;
 
 qp_status plan_make(plan *out, const model_shape *shape, const weights *w, qp_error *err);

@@ -18,15 +18,16 @@ static void fill_plain(float *inv_freq, double theta, int dim) {
     for (int i = 0; i < dim / 2; i++) inv_freq[i] = plain_frequency((float)theta, i, dim);
 }
 
-/* ---- dynamic NTK: beyond the trained length the base grows with the sequence ---- */
+/* ---- dynamic NTK: beyond the trained length the base grows with the sequence, or (Hunyuan) once for all ---- */
 
 static bool is_stretched(const hf_rope *r, uint64_t length) {
-    if (r->kind == HF_ROPE_DYNAMIC) return length > (uint64_t)r->max_positions;
+    if (r->kind == HF_ROPE_DYNAMIC) return r->alpha <= 0 && length > (uint64_t)r->max_positions;
     return r->kind == HF_ROPE_LONGROPE && length > (uint64_t)r->original_max;
 }
 
 /* The reference computes this with a float32 tensor for the length. */
 static double dynamic_theta(const hf_rope *r, int dim, uint64_t length) {
+    if (r->alpha > 0) return r->theta * pow(r->alpha, (double)dim / (dim - 2));
     if (!is_stretched(r, length)) return r->theta;
     const float ratio = (float)r->factor * (float)length / (float)r->max_positions;
     const float growth = (float)pow((double)(ratio - (float)(r->factor - 1)), (float)((double)dim / (dim - 2)));

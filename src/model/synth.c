@@ -59,15 +59,21 @@ qp_status synth_shape(model_shape *out, const arch_row **arch, const char *name,
         .trained_context = k->context,
         .rot_dims = k->head_dim,
         .norm_eps = 1e-5f,
+        .v_dim = k->head_dim,
         .attention_scale = 1 / sqrtf((float)k->head_dim),
         .act = ACT_SILU,
         .qkv_bias = (*arch)->has_qkv_bias,
-        .qk_norm = (*arch)->has_qk_norm,
+        .qk_norm = (*arch)->qk_norm,
         .tied = k->tied,
         .n_ropes = 1,
         .ropes = {{.kind = HF_ROPE_DEFAULT, .theta = k->theta, .partial = 1, .max_positions = k->context}}};
     snprintf(out->architecture, sizeof out->architecture, "%s", k->architecture);
+    shape_defaults(out);
     arch_layers_alike(out, 0);
+    for (int i = 0; i < k->layers; i++) {
+        out->layers[i].attention_scale = out->attention_scale;
+        out->layers[i].has_qk_norm = out->qk_norm != QK_NORM_NONE;
+    }
     return shape_check(out, name, err);
 }
 
@@ -151,8 +157,8 @@ static qp_status fetch_vector(synth *s, const slot_row *row, int64_t rows, quant
     return QP_OK;
 }
 
-static qp_status fetch_random(void *user, const slot_row *row, int layer, int64_t rows, int64_t cols, quant_matrix *out,
-                              qp_error *err) {
+static qp_status fetch_random(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                              quant_matrix *out, qp_error *err) {
     synth *s = user;
     size_t bytes;
     if (row->cols == DIM_NONE) return fetch_vector(s, row, rows, out, err);
@@ -161,8 +167,8 @@ static qp_status fetch_random(void *user, const slot_row *row, int layer, int64_
     void *memory = take_block(s, bytes, err);
     if (!memory) return QP_NO_MEMORY;
     const int exponent = row->slot == SLOT_EMBED ? -1 : -(int)lround(0.5 * log2((double)cols) + 0.58);
-    const uint64_t seed =
-        (s->seed + 1) * 0x9E3779B97F4A7C15ull + ((uint64_t)layer << 8 | (uint64_t)row->slot) * 0xD1B54A32D192ED03ull;
+    const uint64_t seed = (s->seed + 1) * 0x9E3779B97F4A7C15ull +
+                          ((uint64_t)member << 24 | (uint64_t)layer << 8 | (uint64_t)row->slot) * 0xD1B54A32D192ED03ull;
     fill(memory, s->type, (size_t)rows * (size_t)cols, exponent, seed);
     *out = quant_plain(s->type, rows, cols, memory, bytes);
     return QP_OK;

@@ -58,11 +58,18 @@ typedef struct cpu_matmul_ops {
 typedef struct cpu_row_ops {
     /* out = scale * row of the table; the table's bytes may lie at any address. */
     void (*embed)(float *out, const dev_weight *table, int32_t id, float scale);
-    /* May run in place. */
+    /* May run in place; weight and bias may be NULL. */
     void (*norm)(float *out, const float *x, const float *weight, float eps, int dim);
-    /* One head, halves style; cos and sin have rot_dims / 2 values. */
+    void (*layer_norm)(float *out, const float *x, const float *weight, const float *bias, float eps, int dim);
+    /* One head, halves style and pairs style; cos and sin have rot_dims / 2 values. */
     void (*rope)(float *head, const float *cos, const float *sin, int rot_dims);
+    void (*rope_pairs)(float *head, const float *cos, const float *sin, int rot_dims);
+    /* up NULL: no factor. */
     void (*gate[ACT_COUNT])(float *gate, const float *up, int dim);
+    void (*clamped_gate)(float *gate, const float *up, int dim, float alpha, float limit);
+    void (*xielu)(float *x, int dim, const xielu_args *a); /* a's numbers alone */
+    void (*add)(float *to, const float *from, float scale, int dim);
+    void (*limit)(float *x, int dim, float scale, float cap, float limit);
     void (*store_f16)(uint16_t *out, const float *x, int n);
 } cpu_row_ops;
 
@@ -72,14 +79,15 @@ typedef struct cpu_row_ops {
  * saw none of them has minus infinity, 0 and zeros. */
 typedef struct cpu_attend_state {
     float *best, *total; /* [n_queries] */
-    float *sum;          /* [n_queries][head_dim] */
+    float *sum;          /* [n_queries][v_dim] */
 } cpu_attend_state;
 
 /* n_queries queries that read the same KV head, against slots [begin, end) of one page. */
 typedef struct cpu_attend_page {
     const float *q; /* [n_queries][head_dim], scaled already */
-    int n_queries, head_dim;
-    const void *k, *v;      /* of this head in this page, as kv_view tells */
+    int n_queries, head_dim, v_dim;
+    float cap;              /* of scores; 0: none */
+    const void *k, *v;      /* of this head in this page, as kv_view tells; v NULL: inside the keys */
     const void *next_k;     /* what will be read soon, or NULL */
     const int *begin, *end; /* [n_queries]: a causal or windowed query sees only part */
     cpu_attend_state to;
@@ -94,7 +102,7 @@ typedef struct cpu_attend_ops {
     void (*page_f16)(const cpu_attend_page *a);
     void (*page_f32)(const cpu_attend_page *a);
     /* `more`, of positions that follow, into `s`. */
-    void (*merge)(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int head_dim);
+    void (*merge)(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int v_dim);
 } cpu_attend_ops;
 
 /* ---- the tables: one file each ---- */
@@ -164,8 +172,19 @@ qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err
 void cpu_embed(device *d, const embed_args *a);
 void cpu_norm(device *d, const norm_args *a);
 void cpu_gate(device *d, const gate_args *a);
+void cpu_clamped_gate(device *d, const clamped_gate_args *a);
+void cpu_xielu(device *d, const xielu_args *a);
+void cpu_add(device *d, const add_args *a);
+void cpu_limit(device *d, const limit_args *a);
 /* cpu_rope.c */
 void cpu_rope_store(device *d, const rope_store_args *a);
+/* One row's keys into slot `slot` of the page at `page`. */
+void cpu_store_keys(const cpu_device *c, const kv_view *kv, uint8_t *page, int slot, const float *heads);
+/* cpu_latent.c */
+void cpu_latent_store(device *d, const latent_store_args *a);
+/* cpu_experts.c */
+void cpu_route(device *d, const route_args *a);
+void cpu_experts(device *d, const experts_args *a);
 /* cpu_attend.c */
 void cpu_attend(device *d, const attend_args *a);
 

@@ -28,8 +28,9 @@ typedef struct job {
     const cpu_device *c;
     const attend_args *a;
     void (*page)(const cpu_attend_page *a);
-    void (*merge)(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int head_dim);
-    int dim, group;            /* query heads of a KV head */
+    void (*merge)(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int v_dim);
+    int dim, v_dim, wider;     /* of a key, of a value, of the wider of them */
+    int group;                 /* query heads of a KV head */
     int tile_rows, tile_heads; /* of a full tile */
     int head_tiles;            /* tiles side by side in one row */
     int64_t n_tiles, n_pages;  /* pages of all tiles together */
@@ -55,7 +56,8 @@ static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* The first position that the query at `position` sees. */
 static int64_t first_seen(const attend_args *a, int64_t position) {
-    return a->window > 0 && position >= a->window ? position - a->window + 1 : 0;
+    const int64_t in_window = a->window > 0 && position >= a->window ? position - a->window + 1 : 0;
+    return a->chunk > 0 ? greater(in_window, position / a->chunk * a->chunk) : in_window;
 }
 
 static int64_t first_page(const job *j, const row_span *span) { return first_seen(j->a, span->past) / DEV_PAGE_TOKENS; }
@@ -88,13 +90,13 @@ static tile tile_at(const job *j, int64_t index) {
 }
 
 static int n_queries(const tile *t) { return t->n_rows * t->n_heads; }
-static int64_t width(const job *j) { return (int64_t)j->a->n_heads * j->dim; }
 
 /* ---- one tile ---- */
 
 static void gather_queries(float *q, const job *j, const tile *t) {
     for (int r = 0; r < t->n_rows; r++) {
-        const float *from = j->a->q + (t->span->row + t->row + r) * width(j) + (int64_t)t->head * j->dim;
+        const int64_t row = t->span->row + t->row + r;
+        const float *from = j->a->q + (row * j->a->n_heads + t->head) * j->dim;
         for (int i = 0; i < t->n_heads * j->dim; i++) *q++ = from[i] * j->a->scale;
     }
 }
@@ -115,9 +117,9 @@ static void see(int *begin, int *end, const job *j, const tile *t, int64_t posit
     }
 }
 
-/* This head's part of page `page` of the tile's sequence. */
-static size_t page_at(const job *j, const tile *t, int64_t page) {
-    const size_t head_bytes = DEV_PAGE_TOKENS * (size_t)j->dim * (j->a->kv.type == KV_F16 ? 2 : 4);
+/* This head's part of page `page` of the tile's sequence, in what has `dim` elements a slot. */
+static size_t page_at(const job *j, const tile *t, int64_t page, int dim) {
+    const size_t head_bytes = DEV_PAGE_TOKENS * (size_t)dim * (j->a->kv.type == KV_F16 ? 2 : 4);
     return (size_t)t->span->pages[page] * j->a->kv.page_stride + (size_t)t->kv_head * head_bytes;
 }
 
@@ -127,25 +129,34 @@ static void run_page(const cpu_attend_state *to, const job *j, const tile *t, co
     const kv_view *kv = &j->a->kv;
     int begins[CPU_ATTEND_QUERIES], ends[CPU_ATTEND_QUERIES];
     see(begins, ends, j, t, page * DEV_PAGE_TOKENS);
-    const size_t at = page_at(j, t, page);
     j->page(&(cpu_attend_page){.q = q,
                                .n_queries = n_queries(t),
                                .head_dim = j->dim,
-                               .k = kv->k + at,
-                               .v = kv->v + at,
-                               .next_k = page + 1 < end ? kv->k + page_at(j, t, page + 1) : NULL,
+                               .v_dim = j->v_dim,
+                               .cap = j->a->cap,
+                               .k = kv->k + page_at(j, t, page, j->dim),
+                               .v = kv->v ? kv->v + page_at(j, t, page, j->v_dim) : NULL,
+                               .next_k = page + 1 < end ? kv->k + page_at(j, t, page + 1, j->dim) : NULL,
                                .begin = begins,
                                .end = ends,
                                .to = *to,
                                .scratch = scratch});
 }
 
+/* What a query's result is divided by: its weights, and its head's sink, which has a weight but no value. */
+static float divisor(const job *j, const cpu_attend_state *s, int i, int head) {
+    if (!j->a->sinks) return s->total[i];
+    return (float)(s->total[i] + exp((double)j->a->sinks[head] - s->best[i]));
+}
+
 static void put(const job *j, const tile *t, const cpu_attend_state *s) {
     const float *sum = s->sum;
     for (int i = 0; i < n_queries(t); i++) {
         const int r = i / t->n_heads, h = t->head + i % t->n_heads;
-        float *out = j->a->out + (t->span->row + t->row + r) * width(j) + (int64_t)h * j->dim;
-        for (int d = 0; d < j->dim; d++) *out++ = *sum++ / s->total[i];
+        const int64_t row = t->span->row + t->row + r;
+        const float by = divisor(j, s, i, h);
+        float *out = j->a->out + (row * j->a->n_heads + h) * j->v_dim;
+        for (int d = 0; d < j->v_dim; d++) *out++ = *sum++ / by;
     }
 }
 
@@ -159,7 +170,7 @@ typedef struct room {
 } room;
 
 static void make_room(room *m, const job *j, int worker) {
-    const size_t each = (size_t)(j->dim > TILE_FLOATS ? j->dim : TILE_FLOATS);
+    const size_t each = (size_t)(j->wider > TILE_FLOATS ? j->wider : TILE_FLOATS);
     float *floats = cpu_scratch(j->c, worker);
     m->q = floats;
     m->merged = (cpu_attend_state){m->small[0], m->small[1], floats + each};
@@ -173,10 +184,10 @@ static void run_tile(void *context, int64_t task, int worker) {
     room m;
     make_room(&m, j, worker);
     gather_queries(m.q, j, &t);
-    start(&m.merged, n_queries(&t), j->dim);
+    start(&m.merged, n_queries(&t), j->v_dim);
     for (int64_t page = t.page; page < t.end_page; page++) {
         run_page(&m.page, j, &t, m.q, m.kernel, page, t.end_page);
-        j->merge(&m.merged, &m.page, n_queries(&t), j->dim);
+        j->merge(&m.merged, &m.page, n_queries(&t), j->v_dim);
     }
     put(j, &t, &m.merged);
 }
@@ -225,10 +236,10 @@ static void merge_pages(void *context, int64_t task, int worker) {
     const tile t = tile_at(j, task);
     const int64_t zero = first_page(j, t.span) + j->first, end = lesser(t.end_page, zero + j->round);
     const cpu_attend_state merged = part_at(j, &t, task, j->round);
-    if (!j->first) start(&merged, n_queries(&t), j->dim);
+    if (!j->first) start(&merged, n_queries(&t), j->v_dim);
     for (int64_t page = greater(t.page, zero); page < end; page++) {
         const cpu_attend_state part = part_at(j, &t, task, page - zero);
-        j->merge(&merged, &part, n_queries(&t), j->dim);
+        j->merge(&merged, &part, n_queries(&t), j->v_dim);
     }
     if (j->first + j->round >= j->longest) put(j, &t, &merged);
 }
@@ -237,14 +248,14 @@ static void merge_pages(void *context, int64_t task, int worker) {
 
 /* How large tiles are: no larger than what there is, so that parts stay small. */
 static void cut(job *j) {
-    const int fitting = TILE_FLOATS / j->dim, most = fitting < 1 ? 1 : least(fitting, CPU_ATTEND_QUERIES);
+    const int fitting = TILE_FLOATS / j->wider, most = fitting < 1 ? 1 : least(fitting, CPU_ATTEND_QUERIES);
     int rows = 1;
     for (int s = 0; s < j->a->n_spans; s++)
         if (j->a->spans[s].n_rows > rows) rows = j->a->spans[s].n_rows;
     j->tile_heads = least(j->group, most);
     j->tile_rows = least(most / j->tile_heads, rows);
     j->head_tiles = (j->group + j->tile_heads - 1) / j->tile_heads * j->a->kv.n_kv_heads;
-    j->part_floats = (size_t)(j->tile_rows * j->tile_heads) * (size_t)(j->dim + 2);
+    j->part_floats = (size_t)(j->tile_rows * j->tile_heads) * (size_t)(j->v_dim + 2);
 }
 
 /* Counts tiles and pages; returns how many products there are to do. */
@@ -257,7 +268,7 @@ static int64_t measure(job *j) {
         j->n_tiles += tiles;
         j->n_pages += tiles * pages;
         j->longest = greater(j->longest, pages);
-        work += (span->past + span->n_rows - first_seen(j->a, span->past)) * span->n_rows * width(j);
+        work += (span->past + span->n_rows - first_seen(j->a, span->past)) * span->n_rows * j->a->n_heads * j->dim;
     }
     return work;
 }
@@ -284,9 +295,10 @@ static void run_rounds(job *j) {
 
 void cpu_attend(device *d, const attend_args *a) {
     const cpu_device *c = cpu_of(d);
-    job j = {.c = c, .a = a, .dim = a->kv.head_dim, .group = a->n_heads / a->kv.n_kv_heads};
-    assert(j.dim <= MOST_HEAD_DIM);
-    const cpu_attend_ops *kernels = j.dim <= CPU_ATTEND_DIM ? &c->attend : &cpu_attend_ref;
+    job j = {.c = c, .a = a, .dim = a->kv.head_dim, .v_dim = a->kv.v_dim, .group = a->n_heads / a->kv.n_kv_heads};
+    j.wider = j.dim > j.v_dim ? j.dim : j.v_dim;
+    assert(j.wider <= MOST_HEAD_DIM);
+    const cpu_attend_ops *kernels = j.wider <= CPU_ATTEND_DIM ? &c->attend : &cpu_attend_ref;
     j.page = a->kv.type == KV_F16 ? kernels->page_f16 : kernels->page_f32;
     j.merge = kernels->merge;
     cut(&j);

@@ -21,6 +21,9 @@ typedef struct shape {
     int n_heads, n_kv, dim, window;
     kv_type type;
     past_rows spans[MOST_SPANS]; /* until n_rows is 0 */
+    int chunk, v_dim;            /* v_dim 0: as dim */
+    float cap;
+    bool has_sinks, is_latent; /* latent: values inside the keys */
 } shape;
 
 /* A step with its memory. */
@@ -28,7 +31,7 @@ typedef struct step {
     attend_args a;
     row_span spans[MOST_SPANS];
     int32_t *pages[MOST_SPANS];
-    float *q, *out;
+    float *q, *out, *sinks;
     int n_rows, n_pages;
     size_t kv_bytes;
 } step;
@@ -54,22 +57,24 @@ typedef struct stream {
 static double next(stream *r) { return rng_uniform(r->seed, 0, r->counter++); }
 static float uniform(stream *r) { return (float)(next(r) * 2 - 1); }
 
-static size_t width(const step *s) { return (size_t)s->a.n_heads * (size_t)s->a.kv.head_dim; }
+static size_t width(const step *s) { return (size_t)s->a.n_heads * (size_t)s->a.kv.v_dim; }
+static size_t q_width(const step *s) { return (size_t)s->a.n_heads * (size_t)s->a.kv.head_dim; }
 
 /* Where elements lie, counted from the first page: a value's are neighbours, a key's are 16 apart. */
-static size_t place(const kv_view *kv, const row_span *span, int64_t position, int head) {
-    const size_t in_page = (size_t)head * DEV_PAGE_TOKENS * (size_t)kv->head_dim;
+static size_t place(const kv_view *kv, const row_span *span, int64_t position, int head, int dim) {
+    const size_t in_page = (size_t)head * DEV_PAGE_TOKENS * (size_t)dim;
     return (size_t)span->pages[position / DEV_PAGE_TOKENS] * kv->page_stride / (kv->type == KV_F16 ? 2 : 4) + in_page;
 }
 
 static size_t key_place(const kv_view *kv, const row_span *span, int64_t position, int head, int d) {
     const size_t slot = (size_t)(position % DEV_PAGE_TOKENS), dim = (size_t)kv->head_dim;
-    return place(kv, span, position, head) + slot / 16 * 16 * dim + (size_t)d * 16 + slot % 16;
+    return place(kv, span, position, head, kv->head_dim) + slot / 16 * 16 * dim + (size_t)d * 16 + slot % 16;
 }
 
 static size_t value_place(const kv_view *kv, const row_span *span, int64_t position, int head, int d) {
-    const size_t slot = (size_t)(position % DEV_PAGE_TOKENS), dim = (size_t)kv->head_dim;
-    return place(kv, span, position, head) + slot * dim + (size_t)d;
+    const size_t slot = (size_t)(position % DEV_PAGE_TOKENS), dim = (size_t)kv->v_dim;
+    if (!kv->v) return key_place(kv, span, position, head, d);
+    return place(kv, span, position, head, kv->v_dim) + slot * dim + (size_t)d;
 }
 
 static void put_value(uint8_t *base, kv_type type, size_t at, float value) {
@@ -103,25 +108,35 @@ static void deal_pages(step *s, const shape *c, stream *r) {
     mem_free(order);
 }
 
+static int64_t first_plainly(const step *s, int64_t p) {
+    const int64_t windowed = s->a.window && p >= s->a.window ? p - s->a.window + 1 : 0;
+    const int64_t chunked = s->a.chunk ? p - p % s->a.chunk : 0;
+    return windowed > chunked ? windowed : chunked;
+}
+
 static void fill(step *s, stream *r) {
     const kv_view *kv = &s->a.kv;
     memset(kv->k, 0xFF, s->kv_bytes); /* NaN in both types */
-    memset(kv->v, 0xFF, s->kv_bytes);
+    if (kv->v) memset(kv->v, 0xFF, s->kv_bytes);
     for (int i = 0; i < s->a.n_spans; i++) {
         const row_span *span = &s->spans[i];
-        const int64_t first = s->a.window && span->past >= s->a.window ? span->past - s->a.window + 1 : 0;
+        const int64_t first = first_plainly(s, span->past);
         for (int64_t p = first; p < span->past + span->n_rows; p++)
             for (int h = 0; h < kv->n_kv_heads; h++)
                 for (int d = 0; d < kv->head_dim; d++) {
-                    put_value(kv->k, kv->type, key_place(kv, span, p, h, d), uniform(r) * 3);
-                    put_value(kv->v, kv->type, value_place(kv, span, p, h, d), uniform(r));
+                    put_value(kv->k, kv->type, key_place(kv, span, p, h, d), uniform(r) * (kv->v ? 3 : 1));
+                    if (kv->v && d < kv->v_dim) put_value(kv->v, kv->type, value_place(kv, span, p, h, d), uniform(r));
                 }
     }
 }
 
 static step make_step(const shape *c, uint64_t seed) {
     stream r = {seed, 0};
-    step s = {.a = {.n_heads = c->n_heads, .scale = 1 / sqrtf((float)c->dim), .window = c->window}};
+    step s = {.a = {.n_heads = c->n_heads,
+                    .scale = 1 / sqrtf((float)c->dim),
+                    .window = c->window,
+                    .chunk = c->chunk,
+                    .cap = c->cap}};
     deal_pages(&s, c, &r);
     for (int i = 0; i < MOST_SPANS && c->spans[i].n_rows; i++) {
         s.spans[i] = (row_span){s.n_rows, c->spans[i].n_rows, c->spans[i].past, s.pages[i]};
@@ -130,11 +145,15 @@ static step make_step(const shape *c, uint64_t seed) {
     }
     const size_t page = (size_t)c->n_kv * DEV_PAGE_TOKENS * (size_t)c->dim * (c->type == KV_F16 ? 2 : 4);
     s.kv_bytes = page * (size_t)s.n_pages;
-    s.a.kv = (kv_view){c->type, c->n_kv, c->dim, mem_array(s.kv_bytes, 1), mem_array(s.kv_bytes, 1), page};
+    uint8_t *k = mem_array(s.kv_bytes, 1), *v = c->is_latent ? NULL : mem_array(s.kv_bytes, 1);
+    s.a.kv = (kv_view){c->type, c->n_kv, c->dim, c->v_dim ? c->v_dim : c->dim, k, v, page};
+    s.sinks = mem_array((size_t)c->n_heads, sizeof(float));
+    for (int i = 0; i < c->n_heads; i++) s.sinks[i] = uniform(&r) * 4;
+    if (c->has_sinks) s.a.sinks = s.sinks;
     fill(&s, &r);
-    s.q = mem_array((size_t)s.n_rows * width(&s), sizeof(float));
+    s.q = mem_array((size_t)s.n_rows * q_width(&s), sizeof(float));
     s.out = mem_array((size_t)s.n_rows * width(&s), sizeof(float));
-    for (size_t i = 0; i < (size_t)s.n_rows * width(&s); i++) s.q[i] = uniform(&r) * 2;
+    for (size_t i = 0; i < (size_t)s.n_rows * q_width(&s); i++) s.q[i] = uniform(&r) * 2;
     return s;
 }
 
@@ -143,6 +162,7 @@ static void free_step(step *s) {
     mem_free(s->a.kv.k);
     mem_free(s->a.kv.v);
     mem_free(s->q);
+    mem_free(s->sinks);
     mem_free(s->out);
 }
 
@@ -166,29 +186,31 @@ static float *result(device *d, step *s) {
 /* Softmax as it is written in the paper, one query head, in double. */
 static void attend_plainly(double *out, const step *s, const row_span *span, int row, int head) {
     const kv_view *kv = &s->a.kv;
-    const int64_t last = span->past + row, n = s->a.window && last >= s->a.window ? s->a.window : last + 1;
-    const int group = s->a.n_heads / kv->n_kv_heads;
-    const float *q = s->q + (size_t)(span->row + row) * width(s) + (size_t)head * (size_t)kv->head_dim;
-    double *weights = mem_array((size_t)n, sizeof *weights), most = -INFINITY, total = 0;
+    const int64_t last = span->past + row, first = first_plainly(s, last), n = last + 1 - first;
+    const int kv_head = head / (s->a.n_heads / kv->n_kv_heads);
+    const float *q = s->q + (size_t)(span->row + row) * q_width(s) + (size_t)head * (size_t)kv->head_dim;
+    double *weights = mem_array((size_t)n, sizeof *weights), most = s->a.sinks ? s->a.sinks[head] : -INFINITY;
     for (int64_t i = 0; i < n; i++) {
         weights[i] = 0;
         for (int d = 0; d < kv->head_dim; d++)
-            weights[i] += q[d] * get_value(kv->k, kv->type, key_place(kv, span, last + 1 - n + i, head / group, d));
+            weights[i] += q[d] * get_value(kv->k, kv->type, key_place(kv, span, first + i, kv_head, d));
         weights[i] *= s->a.scale;
+        if (s->a.cap != 0) weights[i] = s->a.cap * tanh(weights[i] / s->a.cap);
         most = fmax(most, weights[i]);
     }
+    double total = s->a.sinks ? exp(s->a.sinks[head] - most) : 0;
     for (int64_t i = 0; i < n; i++) total += weights[i] = exp(weights[i] - most);
-    memset(out, 0, (size_t)kv->head_dim * sizeof *out);
+    memset(out, 0, (size_t)kv->v_dim * sizeof *out);
+    const uint8_t *values = kv->v ? kv->v : kv->k;
     for (int64_t i = 0; i < n; i++)
-        for (int d = 0; d < kv->head_dim; d++)
-            out[d] += weights[i] / total *
-                      get_value(kv->v, kv->type, value_place(kv, span, last + 1 - n + i, head / group, d));
+        for (int d = 0; d < kv->v_dim; d++)
+            out[d] += weights[i] / total * get_value(values, kv->type, value_place(kv, span, first + i, kv_head, d));
     mem_free(weights);
 }
 
 /* As `out` should be. */
 static double *expect_plainly(const step *s) {
-    const size_t dim = (size_t)s->a.kv.head_dim;
+    const size_t dim = (size_t)s->a.kv.v_dim;
     double *expected = mem_array((size_t)s->n_rows * width(s), sizeof *expected), *at = expected;
     for (int i = 0; i < s->a.n_spans; i++)
         for (int row = 0; row < s->spans[i].n_rows; row++)
@@ -207,39 +229,53 @@ static void compare(const device *d, const shape *c, const step *s, const double
 /* ---- tests ---- */
 
 static const shape shapes[] = {
-    {1, 1, 1, 0, KV_F32, {{0, 1}}},
-    {1, 1, 1, 0, KV_F16, {{0, 5}, {3, 2}}},
-    {2, 1, 3, 5, KV_F16, {{0, 40}, {255, 3}}},
-    {4, 4, 16, 0, KV_F16, {{0, 7}, {63, 1}, {64, 1}, {255, 2}}},
-    {4, 1, 16, 1, KV_F32, {{0, 9}, {1030, 1}}},
-    {8, 2, 24, 0, KV_F16, {{0, 40}, {1030, 1}, {17, 3}}},
-    {8, 1, 24, 32, KV_F32, {{100, 40}, {1030, 2}}},
-    {3, 1, 63, 0, KV_F16, {{0, 33}, {200, 1}}},
-    {5, 5, 63, 300, KV_F32, {{280, 40}}},
-    {8, 1, 64, 0, KV_F16, {{0, 40}, {1030, 1}, {500, 4}}},
-    {8, 8, 64, 5, KV_F16, {{0, 12}, {1020, 9}}},
-    {16, 2, 64, 300, KV_F16, {{250, 21}, {1023, 2}}},
-    {4, 1, 80, 0, KV_F16, {{0, 40}, {777, 1}}},
-    {4, 4, 80, 32, KV_F32, {{31, 3}, {32, 1}, {255, 33}}},
-    {4, 2, 96, 0, KV_F16, {{5, 33}}},
-    {8, 2, 128, 0, KV_F16, {{0, 40}, {1030, 1}}},
-    {8, 1, 128, 300, KV_F32, {{290, 40}, {1030, 2}}},
-    {7, 1, 128, 0, KV_F16, {{0, 40}}},
-    {2, 1, 256, 0, KV_F16, {{0, 37}, {700, 1}}},
-    {9, 1, 257, 0, KV_F16, {{0, 3}}},
-    {71, 1, 64, 0, KV_F16, {{120, 3}}}, /* more heads than a tile holds */
-    {2, 1, 1100, 0, KV_F16, {{60, 6}}}, /* beyond what the fast kernels have room for */
-    {1, 1, 8200, 0, KV_F16, {{0, 2}}},
-    {4, 2, 32, 0, KV_F16, {{2049, 1}, {3000, 2}}},
-    {40, 2, 32, 0, KV_F16, {{515, 4}, {256, 1}}},   /* tiles of a few rows, widened */
-    {17, 1, 48, 90, KV_F16, {{240, 20}, {700, 1}}}, /* a window that begins in the middle of tiles */
-    {6, 2, 40, 17, KV_F32, {{509, 8}, {15, 3}}},
-    {5, 1, 8, 0, KV_F16, {{1279, 2}, {16, 1}}},
-    {13, 1, 1, 0, KV_F32, {{300, 1}}},
-    {2, 2, 1024, 0, KV_F16, {{255, 2}}}, /* the most that the fast kernels have room for */
+    {1, 1, 1, 0, KV_F32, .spans = {{0, 1}}},
+    {1, 1, 1, 0, KV_F16, .spans = {{0, 5}, {3, 2}}},
+    {2, 1, 3, 5, KV_F16, .spans = {{0, 40}, {255, 3}}},
+    {4, 4, 16, 0, KV_F16, .spans = {{0, 7}, {63, 1}, {64, 1}, {255, 2}}},
+    {4, 1, 16, 1, KV_F32, .spans = {{0, 9}, {1030, 1}}},
+    {8, 2, 24, 0, KV_F16, .spans = {{0, 40}, {1030, 1}, {17, 3}}},
+    {8, 1, 24, 32, KV_F32, .spans = {{100, 40}, {1030, 2}}},
+    {3, 1, 63, 0, KV_F16, .spans = {{0, 33}, {200, 1}}},
+    {5, 5, 63, 300, KV_F32, .spans = {{280, 40}}},
+    {8, 1, 64, 0, KV_F16, .spans = {{0, 40}, {1030, 1}, {500, 4}}},
+    {8, 8, 64, 5, KV_F16, .spans = {{0, 12}, {1020, 9}}},
+    {16, 2, 64, 300, KV_F16, .spans = {{250, 21}, {1023, 2}}},
+    {4, 1, 80, 0, KV_F16, .spans = {{0, 40}, {777, 1}}},
+    {4, 4, 80, 32, KV_F32, .spans = {{31, 3}, {32, 1}, {255, 33}}},
+    {4, 2, 96, 0, KV_F16, .spans = {{5, 33}}},
+    {8, 2, 128, 0, KV_F16, .spans = {{0, 40}, {1030, 1}}},
+    {8, 1, 128, 300, KV_F32, .spans = {{290, 40}, {1030, 2}}},
+    {7, 1, 128, 0, KV_F16, .spans = {{0, 40}}},
+    {2, 1, 256, 0, KV_F16, .spans = {{0, 37}, {700, 1}}},
+    {9, 1, 257, 0, KV_F16, .spans = {{0, 3}}},
+    {71, 1, 64, 0, KV_F16, .spans = {{120, 3}}}, /* more heads than a tile holds */
+    {2, 1, 1100, 0, KV_F16, .spans = {{60, 6}}}, /* beyond what the fast kernels have room for */
+    {1, 1, 8200, 0, KV_F16, .spans = {{0, 2}}},
+    {4, 2, 32, 0, KV_F16, .spans = {{2049, 1}, {3000, 2}}},
+    {40, 2, 32, 0, KV_F16, .spans = {{515, 4}, {256, 1}}},   /* tiles of a few rows, widened */
+    {17, 1, 48, 90, KV_F16, .spans = {{240, 20}, {700, 1}}}, /* a window that begins in the middle of tiles */
+    {6, 2, 40, 17, KV_F32, .spans = {{509, 8}, {15, 3}}},
+    {5, 1, 8, 0, KV_F16, .spans = {{1279, 2}, {16, 1}}},
+    {13, 1, 1, 0, KV_F32, .spans = {{300, 1}}},
+    {2, 2, 1024, 0, KV_F16, .spans = {{255, 2}}}, /* the most that the fast kernels have room for */
     /* many sequences of one row each, at all depths */
-    {8, 1, 64, 0, KV_F16, {{0, 1}, {15, 1}, {16, 1}, {17, 1}, {63, 1}, {255, 1}, {256, 1}, {900, 1}, {2047, 1}}},
-    {4, 4, 24, 250, KV_F16, {{5, 1}, {249, 1}, {250, 1}, {251, 1}, {511, 1}, {1024, 1}, {1500, 3}}},
+    {8, 1, 64, 0, KV_F16,
+     .spans = {{0, 1}, {15, 1}, {16, 1}, {17, 1}, {63, 1}, {255, 1}, {256, 1}, {900, 1}, {2047, 1}}},
+    {4, 4, 24, 250, KV_F16, .spans = {{5, 1}, {249, 1}, {250, 1}, {251, 1}, {511, 1}, {1024, 1}, {1500, 3}}},
+    /* chunks, caps, sinks */
+    {4, 2, 16, 0, KV_F16, .spans = {{0, 40}, {255, 3}, {1030, 1}}, .chunk = 32},
+    {4, 2, 24, 20, KV_F32, .spans = {{0, 70}, {600, 9}}, .chunk = 300},
+    {8, 2, 24, 0, KV_F16, .spans = {{0, 40}, {1030, 1}}, .cap = 5},
+    {8, 1, 64, 32, KV_F32, .spans = {{100, 40}, {1030, 2}}, .cap = 0.7f},
+    {8, 2, 64, 0, KV_F16, .spans = {{0, 20}, {1030, 1}}, .has_sinks = true},
+    {4, 4, 63, 128, KV_F32, .spans = {{250, 20}, {0, 1}}, .has_sinks = true, .cap = 20},
+    /* values narrower or wider than keys; latents */
+    {4, 2, 24, 0, KV_F16, .spans = {{0, 40}, {300, 1}}, .v_dim = 12},
+    {4, 1, 40, 0, KV_F16, .spans = {{0, 20}, {600, 3}}, .v_dim = 32, .is_latent = true},
+    {16, 1, 72, 0, KV_F16, .spans = {{250, 40}, {1030, 1}}, .v_dim = 64, .is_latent = true},
+    {16, 1, 36, 0, KV_F32, .spans = {{0, 33}, {777, 1}}, .v_dim = 33, .is_latent = true},
+    {128, 1, 576, 0, KV_F16, .spans = {{130, 2}, {300, 1}}, .v_dim = 512, .is_latent = true},
 };
 
 /* All tried levels with one thread (for tiles) and with two (for parts). */
@@ -299,17 +335,19 @@ static void try_cuts(device *const *devices, step *s) {
 static void cuts_and_threads_change_no_bit(void **state) {
     static const shape cut[] = {
         /* across the edges of key groups (16), chunks (128) and pages (256) */
-        {8, 1, 64, 0, KV_F16, {{0, 70}, {1020, 9}}},
-        {8, 2, 128, 0, KV_F16, {{250, 12}, {2044, 6}}},
-        {4, 4, 80, 100, KV_F16, {{0, 130}, {1020, 9}}},
-        {2, 1, 24, 0, KV_F32, {{0, 270}, {1023, 3}, {7, 9}}},
-        {3, 1, 63, 7, KV_F16, {{0, 130}, {1000, 40}}},
-        {6, 2, 16, 0, KV_F32, {{200, 120}, {0, 1}}},
-        {8, 1, 256, 1200, KV_F16, {{60, 9}, {1300, 4}}},
-        {40, 2, 16, 0, KV_F16, {{500, 40}, {5, 1}}},
-        {7, 1, 40, 500, KV_F16, {{3000, 3}, {90, 1}, {256, 1}, {1, 1}, {511, 1}}},
-        {1, 1, 128, 0, KV_F16, {{240, 60}, {2500, 1}}},
-        {16, 16, 4, 0, KV_F16, {{4300, 1}}}, /* for the rounds below */
+        {8, 1, 64, 0, KV_F16, .spans = {{0, 70}, {1020, 9}}},
+        {8, 2, 128, 0, KV_F16, .spans = {{250, 12}, {2044, 6}}},
+        {4, 4, 80, 100, KV_F16, .spans = {{0, 130}, {1020, 9}}},
+        {2, 1, 24, 0, KV_F32, .spans = {{0, 270}, {1023, 3}, {7, 9}}},
+        {3, 1, 63, 7, KV_F16, .spans = {{0, 130}, {1000, 40}}},
+        {6, 2, 16, 0, KV_F32, .spans = {{200, 120}, {0, 1}}},
+        {8, 1, 256, 1200, KV_F16, .spans = {{60, 9}, {1300, 4}}},
+        {40, 2, 16, 0, KV_F16, .spans = {{500, 40}, {5, 1}}},
+        {7, 1, 40, 500, KV_F16, .spans = {{3000, 3}, {90, 1}, {256, 1}, {1, 1}, {511, 1}}},
+        {1, 1, 128, 0, KV_F16, .spans = {{240, 60}, {2500, 1}}},
+        {16, 16, 4, 0, KV_F16, .spans = {{4300, 1}}}, /* for the rounds below */
+        {4, 2, 16, 0, KV_F16, .spans = {{0, 130}, {1000, 40}}, .chunk = 100, .cap = 3, .has_sinks = true},
+        {16, 1, 40, 0, KV_F16, .spans = {{0, 130}, {1000, 40}}, .v_dim = 32, .is_latent = true},
     };
     for (int i = 0; dev_cpu_level(i); i++) {
         if (!is_tried(i)) continue;
@@ -329,7 +367,7 @@ static void cuts_and_threads_change_no_bit(void **state) {
 
 /* Scores far apart: weights that vanish, and one that is nearly all. */
 static void large_scores_stay_finite(void **state) {
-    const shape large = {4, 1, 64, 0, KV_F32, {{0, 20}, {1100, 2}}};
+    const shape large = {4, 1, 64, 0, KV_F32, .spans = {{0, 20}, {1100, 2}}};
     for (int i = 0; dev_cpu_level(i); i++) {
         if (!is_tried(i)) continue;
         device *d = open_device(dev_cpu_level(i), 2);

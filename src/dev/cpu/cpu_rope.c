@@ -19,33 +19,35 @@ typedef struct job {
 
 static void turn(const job *j, float *heads, int n_heads, const float *norm, int64_t row) {
     const rope_store_args *a = j->a;
+    const cpu_row_ops *ops = &j->c->row;
     const int dim = a->kv.head_dim, half = a->rot_dims / 2;
     for (int h = 0; h < n_heads; h++) {
         float *head = heads + (row * n_heads + h) * dim;
-        if (norm) j->c->row.norm(head, head, norm, a->norm_eps, dim);
-        if (half) j->c->row.rope(head, a->cos + row * half, a->sin + row * half, a->rot_dims);
+        if (a->norm == HEAD_NORM_FIRST) ops->norm(head, head, norm, a->norm_eps, dim);
+        if (half) (a->pairs ? ops->rope_pairs : ops->rope)(head, a->cos + row * half, a->sin + row * half, a->rot_dims);
+        if (a->norm == HEAD_NORM_LAST) ops->norm(head, head, norm, a->norm_eps, dim);
     }
 }
 
 /* One row's values into slot `slot` of the page at `page`. */
 static void store_values(const job *j, uint8_t *page, int slot, const float *heads) {
     const kv_view *kv = &j->a->kv;
-    const size_t dim = (size_t)kv->head_dim;
+    const size_t dim = (size_t)kv->v_dim;
     for (int h = 0; h < kv->n_kv_heads; h++, heads += dim) {
         const size_t at = ((size_t)h * DEV_PAGE_TOKENS + (size_t)slot) * dim;
         if (kv->type == KV_F16)
-            j->c->row.store_f16((uint16_t *)page + at, heads, kv->head_dim);
+            j->c->row.store_f16((uint16_t *)page + at, heads, kv->v_dim);
         else
             memcpy((float *)page + at, heads, dim * sizeof(float));
     }
 }
 
 /* A key's elements lie DEV_KEY_GROUP apart. */
-static void spread_f16(const job *j, uint16_t *to, const float *from, int n) {
+static void spread_f16(const cpu_device *c, uint16_t *to, const float *from, int n) {
     uint16_t halves[SPREAD];
     for (int d = 0; d < n; d += SPREAD) {
         const int some = n - d < SPREAD ? n - d : SPREAD;
-        j->c->row.store_f16(halves, from + d, some);
+        c->row.store_f16(halves, from + d, some);
         for (int i = 0; i < some; i++, to += DEV_KEY_GROUP) *to = halves[i];
     }
 }
@@ -54,13 +56,12 @@ static void spread_f32(float *to, const float *from, int n) {
     for (int d = 0; d < n; d++, to += DEV_KEY_GROUP) *to = from[d];
 }
 
-static void store_keys(const job *j, uint8_t *page, int slot, const float *heads) {
-    const kv_view *kv = &j->a->kv;
+void cpu_store_keys(const cpu_device *c, const kv_view *kv, uint8_t *page, int slot, const float *heads) {
     const size_t dim = (size_t)kv->head_dim;
     for (int h = 0; h < kv->n_kv_heads; h++, heads += dim) {
         const size_t at = (size_t)h * DEV_PAGE_TOKENS * dim + dev_key_at(slot, 0, kv->head_dim);
         if (kv->type == KV_F16)
-            spread_f16(j, (uint16_t *)page + at, heads, kv->head_dim);
+            spread_f16(c, (uint16_t *)page + at, heads, kv->head_dim);
         else
             spread_f32((float *)page + at, heads, kv->head_dim);
     }
@@ -71,11 +72,12 @@ static void do_row(const job *j, const row_span *span, int i) {
     const int64_t row = span->row + i, position = span->past + i;
     const size_t page = (size_t)span->pages[position / DEV_PAGE_TOKENS] * a->kv.page_stride;
     const int slot = (int)(position % DEV_PAGE_TOKENS);
-    const int64_t width = (int64_t)a->kv.n_kv_heads * a->kv.head_dim;
+    const int64_t kv_heads = a->kv.n_kv_heads, q_width = (int64_t)a->n_heads * a->kv.head_dim;
     turn(j, a->q, a->n_heads, a->q_norm, row);
     turn(j, a->k, a->kv.n_kv_heads, a->k_norm, row);
-    store_keys(j, a->kv.k + page, slot, a->k + row * width);
-    store_values(j, a->kv.v + page, slot, a->v + row * width);
+    if (a->q_scale) j->c->row.limit(a->q + row * q_width, (int)q_width, a->q_scale[row], 0, 0);
+    cpu_store_keys(j->c, &a->kv, a->kv.k + page, slot, a->k + row * kv_heads * a->kv.head_dim);
+    store_values(j, a->kv.v + page, slot, a->v + row * kv_heads * a->kv.v_dim);
 }
 
 static void do_rows(void *context, int64_t task, int worker) {

@@ -1,8 +1,10 @@
-/* cpu_rows.c — embedding, norm and gate: which rows, and on how many threads.
+/* cpu_rows.c — embedding, norm, gates and other steps row by row: which rows, and on how many threads.
  *
  * Called through the device's ops; calls the row kernels. Where a plain loop is shorter than a meeting of the threads
  * (about two microseconds), it runs on the calling thread: always so for one row of a small model. */
 #include "cpu.h"
+#include <assert.h>
+#include <math.h>
 
 enum {
     PIECE = 8192,      /* values of a task */
@@ -32,34 +34,103 @@ static void share(const cpu_device *c, pool_fn *fn, const void *args, int64_t n,
 static void embed_rows(void *context, int64_t task, int worker) {
     const job *j = context;
     const embed_args *a = j->args;
-    for (int64_t row = task * j->step; row < end_of(j, task); row++)
-        j->c->row.embed(a->out + row * a->table->n_in, a->table, a->ids[row], a->scale);
+    const int64_t dim = a->table->n_in;
+    float *scratch = cpu_scratch(j->c, worker);
+    for (int64_t row = task * j->step; row < end_of(j, task); row++) {
+        float *out = a->out + row * dim;
+        j->c->row.embed(a->add ? scratch : out, a->table, a->ids[row], a->scale);
+        if (a->add) j->c->row.add(out, scratch, 1, (int)dim);
+    }
 }
 
-void cpu_embed(device *d, const embed_args *a) { share(cpu_of(d), embed_rows, a, a->n_rows, a->table->n_in); }
+void cpu_embed(device *d, const embed_args *a) {
+    assert(!a->add || (size_t)a->table->n_in * sizeof(float) <= cpu_of(d)->scratch_bytes);
+    share(cpu_of(d), embed_rows, a, a->n_rows, a->table->n_in);
+}
 
 /* ---- norm ---- */
+
+static void norm_head(const job *j, const norm_args *a, float *out, const float *x, int head) {
+    const float *weight = a->own_weights ? a->weight + (int64_t)head * a->dim : a->weight;
+    if (a->kind == NORM_RMS)
+        j->c->row.norm(out, x, weight, a->eps, a->dim);
+    else
+        j->c->row.layer_norm(out, x, weight, a->bias, a->eps, a->dim);
+}
 
 static void norm_rows(void *context, int64_t task, int worker) {
     const job *j = context;
     const norm_args *a = j->args;
+    const int heads = a->heads ? a->heads : 1;
+    const int64_t width = (int64_t)heads * a->dim;
     for (int64_t row = task * j->step; row < end_of(j, task); row++) {
         const int64_t from = a->rows ? a->rows[row] : row;
-        j->c->row.norm(a->out + row * a->dim, a->x + from * a->dim, a->weight, a->eps, a->dim);
+        for (int h = 0; h < heads; h++)
+            norm_head(j, a, a->out + row * width + (int64_t)h * a->dim, a->x + from * width + (int64_t)h * a->dim, h);
     }
 }
 
-void cpu_norm(device *d, const norm_args *a) { share(cpu_of(d), norm_rows, a, a->n_rows, a->dim); }
+void cpu_norm(device *d, const norm_args *a) {
+    share(cpu_of(d), norm_rows, a, a->n_rows, (int64_t)a->dim * (a->heads ? a->heads : 1));
+}
 
-/* ---- gate ---- */
+/* ---- value by value, so where a row begins does not matter ---- */
 
-/* Value by value, so where a row begins does not matter. */
+/* The values [from, from + n) of this task's next piece; false behind the last. */
+static bool next_piece(const job *j, int64_t task, int64_t *from, int *n) {
+    const int64_t end = end_of(j, task);
+    *from = *n ? *from + *n : task * j->step;
+    *n = (int)(end - *from < PIECE ? end - *from : PIECE);
+    return *n > 0;
+}
+
 static void gate_values(void *context, int64_t task, int worker) {
     const job *j = context;
     const gate_args *a = j->args;
-    const int64_t end = end_of(j, task);
-    for (int64_t i = task * j->step; i < end; i += PIECE)
-        j->c->row.gate[a->act](a->gate + i, a->up + i, (int)(end - i < PIECE ? end - i : PIECE));
+    int64_t i = 0;
+    for (int n = 0; next_piece(j, task, &i, &n);) j->c->row.gate[a->act](a->gate + i, a->up ? a->up + i : NULL, n);
 }
 
 void cpu_gate(device *d, const gate_args *a) { share(cpu_of(d), gate_values, a, (int64_t)a->n_rows * a->dim, 1); }
+
+static void clamped_values(void *context, int64_t task, int worker) {
+    const job *j = context;
+    const clamped_gate_args *a = j->args;
+    int64_t i = 0;
+    for (int n = 0; next_piece(j, task, &i, &n);) j->c->row.clamped_gate(a->gate + i, a->up + i, n, a->alpha, a->limit);
+}
+
+void cpu_clamped_gate(device *d, const clamped_gate_args *a) {
+    share(cpu_of(d), clamped_values, a, (int64_t)a->n_rows * a->dim, 1);
+}
+
+static void xielu_values(void *context, int64_t task, int worker) {
+    const job *j = context;
+    const xielu_args *a = j->args;
+    int64_t i = 0;
+    for (int n = 0; next_piece(j, task, &i, &n);) j->c->row.xielu(a->x + i, n, a);
+}
+
+void cpu_xielu(device *d, const xielu_args *a) { share(cpu_of(d), xielu_values, a, (int64_t)a->n_rows * a->dim, 1); }
+
+static void limit_values(void *context, int64_t task, int worker) {
+    const job *j = context;
+    const limit_args *a = j->args;
+    int64_t i = 0;
+    for (int n = 0; next_piece(j, task, &i, &n);) j->c->row.limit(a->x + i, n, a->scale, a->cap, a->limit);
+}
+
+void cpu_limit(device *d, const limit_args *a) { share(cpu_of(d), limit_values, a, (int64_t)a->n_rows * a->dim, 1); }
+
+/* ---- adding ---- */
+
+static void add_rows(void *context, int64_t task, int worker) {
+    const job *j = context;
+    const add_args *a = j->args;
+    for (int64_t row = task * j->step; row < end_of(j, task); row++) {
+        const float gate = a->row_gate ? (float)(1 / (1 + exp(-(double)a->row_gate[row]))) : 1;
+        j->c->row.add(a->to + row * a->dim, a->from + row * a->dim, a->scale * gate, a->dim);
+    }
+}
+
+void cpu_add(device *d, const add_args *a) { share(cpu_of(d), add_rows, a, a->n_rows, a->dim); }

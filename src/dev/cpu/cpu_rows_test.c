@@ -54,7 +54,7 @@ static void embed_format(device *one, device *three, quant_id id, int dim) {
     const quant_matrix matrix = {.type = type, .n_out = VOCABULARY, .n_in = dim, .parts = {aligned}};
     float *out = mem_array(4 * (size_t)dim, sizeof *out);
     for (int t = 0; t < 2; t++) {
-        cpu_embed(t ? three : one, &(embed_args){ids, 4, &table, out, 1.5f});
+        cpu_embed(t ? three : one, &(embed_args){ids, 4, &table, out, 1.5f, false});
         for (int row = 0; row < 4; row++) {
             type->unpack_row(values, &matrix, ids[row]);
             for (int i = 0; i < dim; i++) assert_true(out[row * dim + i] == values[i] * 1.5f);
@@ -101,8 +101,56 @@ static void norm_dim(device *one, device *three, int dim) {
     mem_free(x);
 }
 
+/* Three vectors a row, each for itself, with weights of its own, one for all, or none. */
+static void layer_norm_dim(device *one, device *three, int dim, int variant) {
+    enum { ROWS = 7, HEADS = 3 };
+    const size_t n = ROWS * HEADS * (size_t)dim;
+    float *x = random_floats(n, 3), *weight = random_floats(HEADS * (size_t)dim, 1),
+          *bias = random_floats((size_t)dim, 1);
+    float *out = mem_array(n, sizeof *out);
+    const norm_args a = {.kind = variant == 3 ? NORM_RMS : NORM_LAYER,
+                         .x = x,
+                         .n_rows = ROWS,
+                         .dim = dim,
+                         .heads = HEADS,
+                         .weight = variant ? weight : NULL,
+                         .bias = variant == 1 ? bias : NULL,
+                         .own_weights = variant == 2,
+                         .eps = 1e-5f,
+                         .out = out};
+    for (size_t i = 0; i < n; i++) x[i] += 1;
+    cpu_norm(three, &a);
+    for (int v = 0; v < ROWS * HEADS; v++) {
+        const float *in = x + v * dim;
+        double sum = 0, squares = 0;
+        for (int i = 0; i < dim; i++) sum += in[i];
+        const double mean = variant == 3 ? 0 : sum / dim;
+        for (int i = 0; i < dim; i++) squares += (in[i] - mean) * (in[i] - mean);
+        for (int i = 0; i < dim; i++) {
+            const double w = variant == 0 ? 1 : weight[(variant == 2 ? v % HEADS * dim : 0) + i];
+            const double expected = (in[i] - mean) / sqrt(squares / dim + 1e-5f) * w + (variant == 1 ? bias[i] : 0);
+            check("layer norm", one->level, dim, (size_t)i, out[v * dim + i], expected, 3e-5);
+        }
+    }
+    float *alone = mem_array((size_t)(HEADS * dim), sizeof *alone);
+    norm_args last = a;
+    last.rows = (const int32_t[]){ROWS - 1};
+    last.n_rows = 1;
+    last.out = alone;
+    cpu_norm(one, &last);
+    assert_memory_equal(alone, out + (ROWS - 1) * HEADS * dim, (size_t)(HEADS * dim) * sizeof *alone);
+    mem_free(alone);
+    mem_free(out);
+    mem_free(bias);
+    mem_free(weight);
+    mem_free(x);
+}
+
 static void norm_all(device *one, device *three) {
-    for (size_t i = 0; i < HARNESS_COUNT(dims); i++) norm_dim(one, three, dims[i]);
+    for (size_t i = 0; i < HARNESS_COUNT(dims); i++) {
+        norm_dim(one, three, dims[i]);
+        for (int variant = 0; variant < 4; variant++) layer_norm_dim(one, three, dims[i], variant);
+    }
 }
 
 static void norms(void **state) { each_level(norm_all); }
@@ -117,6 +165,12 @@ static double act_of(activation act, double x) {
         return x / 2 * erfc(-x / sqrt(2));
     case ACT_GELU_TANH:
         return x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ACT_RELU2:
+        return x > 0 ? x * x : 0;
+    case ACT_QUICK_GELU:
+        return x / (1 + exp(-1.702 * x));
+    case ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
     default:
         return x > 0 ? x : 0;
     }
@@ -133,6 +187,12 @@ static void gate_act(device *one, device *three, activation act, int dim) {
     for (size_t i = 0; i < n; i++) {
         const double expected = act_of(act, x[i]) * up[i];
         check("gate", one->level, dim, i, a[i], expected, 3e-7 * fabs(expected) + 2e-7 * fmin(1, fabs(x[i])));
+    }
+    memcpy(b, x, n * sizeof *b);
+    cpu_gate(three, &(gate_args){act, b, NULL, ROWS, dim});
+    for (size_t i = 0; i < n; i++) {
+        const double expected = act_of(act, x[i]);
+        check("act", one->level, dim, i, b[i], expected, 3e-7 * fabs(expected) + 2e-7 * fmin(1, fabs(x[i])));
     }
     mem_free(a);
     mem_free(b);
@@ -180,14 +240,21 @@ static void exponential_is_accurate(void **state) { each_level(exponent_all); }
 
 typedef struct rope_case {
     int n_heads, n_kv, dim, rot_dims;
-    bool norm;
+    head_norm norm;
     kv_type type;
+    bool pairs, unit, scaled; /* unit: norm without weights */
 } rope_case;
 
 static const rope_case ropes[] = {
-    {1, 1, 1, 0, false, KV_F32},    {4, 2, 16, 16, false, KV_F16}, {3, 1, 63, 62, true, KV_F16},
-    {8, 8, 24, 24, true, KV_F32},   {4, 1, 80, 32, false, KV_F16}, {8, 2, 128, 128, true, KV_F16},
-    {2, 1, 257, 100, true, KV_F32},
+    {1, 1, 1, 0, HEAD_NORM_NONE, KV_F32, false, false, false},
+    {4, 2, 16, 16, HEAD_NORM_NONE, KV_F16, false, false, false},
+    {3, 1, 63, 62, HEAD_NORM_FIRST, KV_F16, false, false, false},
+    {8, 8, 24, 24, HEAD_NORM_FIRST, KV_F32, false, false, true},
+    {4, 1, 80, 32, HEAD_NORM_NONE, KV_F16, true, false, false},
+    {8, 2, 128, 128, HEAD_NORM_FIRST, KV_F16, false, false, false},
+    {2, 1, 257, 100, HEAD_NORM_LAST, KV_F32, false, false, true},
+    {4, 2, 24, 24, HEAD_NORM_LAST, KV_F16, true, true, false},
+    {4, 2, 24, 0, HEAD_NORM_FIRST, KV_F32, false, true, true},
 };
 
 enum { ROPE_ROWS = 44, ROPE_PAGES = 6 };
@@ -195,7 +262,7 @@ static const int32_t first_pages[] = {5, 1}, second_pages[] = {2, 4}, third_page
 static const row_span rope_spans[] = {{0, 40, 230, first_pages}, {40, 1, 256, second_pages}, {41, 3, 0, third_pages}};
 
 typedef struct rope_world {
-    float *q, *k, *v, *cosines, *sines, *q_norm, *k_norm;
+    float *q, *k, *v, *cosines, *sines, *q_norm, *k_norm, *q_scale;
     uint8_t *k_pages, *v_pages;
     size_t q_floats, kv_floats, page_bytes;
 } rope_world;
@@ -216,13 +283,14 @@ static rope_world make_ropes(const rope_case *c) {
     }
     w.q_norm = random_floats((size_t)c->dim, 1);
     w.k_norm = random_floats((size_t)c->dim + 1, 1);
+    w.q_scale = random_floats(ROPE_ROWS, 2);
     w.k_pages = mem_zarray(ROPE_PAGES, w.page_bytes);
     w.v_pages = mem_zarray(ROPE_PAGES, w.page_bytes);
     return w;
 }
 
 static void free_ropes(rope_world *w) {
-    void *all[] = {w->q, w->k, w->v, w->cosines, w->sines, w->q_norm, w->k_norm, w->k_pages, w->v_pages};
+    void *all[] = {w->q, w->k, w->v, w->cosines, w->sines, w->q_norm, w->k_norm, w->q_scale, w->k_pages, w->v_pages};
     for (size_t i = 0; i < HARNESS_COUNT(all); i++) mem_free(all[i]);
 }
 
@@ -231,30 +299,39 @@ static rope_store_args args_of(const rope_world *w, const rope_case *c) {
                              .k = w->k,
                              .v = w->v,
                              .n_heads = c->n_heads,
-                             .q_norm = c->norm ? w->q_norm : NULL,
-                             .k_norm = c->norm ? w->k_norm : NULL,
+                             .norm = c->norm,
+                             .q_norm = c->unit ? NULL : w->q_norm,
+                             .k_norm = c->unit ? NULL : w->k_norm,
                              .norm_eps = 1e-6f,
                              .rot_dims = c->rot_dims,
+                             .pairs = c->pairs,
+                             .q_scale = c->scaled ? w->q_scale : NULL,
                              .cos = w->cosines,
                              .sin = w->sines,
-                             .kv = {c->type, c->n_kv, c->dim, w->k_pages, w->v_pages, w->page_bytes},
+                             .kv = {c->type, c->n_kv, c->dim, c->dim, w->k_pages, w->v_pages, w->page_bytes},
                              .spans = rope_spans,
                              .n_spans = 3};
+}
+
+static void norm_plainly(double *x, const float *weights, const rope_case *c) {
+    double sum = 0;
+    for (int i = 0; i < c->dim; i++) sum += x[i] * x[i];
+    for (int i = 0; i < c->dim; i++) x[i] = x[i] / sqrt(sum / c->dim + 1e-6f) * (c->unit ? 1 : weights[i]);
 }
 
 /* What becomes of one head, in double. */
 static void turn_plainly(double *out, const float *head, const float *norm, const rope_case *c, const rope_world *w,
                          int row) {
-    double sum = 0;
-    for (int i = 0; i < c->dim; i++) sum += (double)head[i] * head[i];
-    for (int i = 0; i < c->dim; i++) out[i] = c->norm ? head[i] / sqrt(sum / c->dim + 1e-6f) * norm[i] : head[i];
+    for (int i = 0; i < c->dim; i++) out[i] = head[i];
+    if (c->norm == HEAD_NORM_FIRST) norm_plainly(out, norm, c);
     const int half = c->rot_dims / 2;
     for (int i = 0; i < half; i++) {
-        const double a = out[i], b = out[i + half], cosine = w->cosines[row * half + i],
-                     sine = w->sines[row * half + i];
-        out[i] = a * cosine - b * sine;
-        out[i + half] = b * cosine + a * sine;
+        double *x = out + (c->pairs ? 2 * i : i), *y = c->pairs ? x + 1 : x + half;
+        const double a = *x, b = *y, cosine = w->cosines[row * half + i], sine = w->sines[row * half + i];
+        *x = a * cosine - b * sine;
+        *y = b * cosine + a * sine;
     }
+    if (c->norm == HEAD_NORM_LAST) norm_plainly(out, norm, c);
 }
 
 /* Keys: [slot / 16][element][slot % 16]; values: [slot][element]. */
@@ -278,7 +355,8 @@ static void check_ropes(const char *level, const rope_case *c, const rope_world 
                 const size_t at = (size_t)(row * c->n_heads + h) * (size_t)c->dim;
                 turn_plainly(expected, before->q + at, w->q_norm, c, w, row);
                 for (int i = 0; i < c->dim; i++)
-                    check("q", level, c->dim, (size_t)i, w->q[at + (size_t)i], expected[i], 2e-6);
+                    check("q", level, c->dim, (size_t)i, w->q[at + (size_t)i],
+                          expected[i] * (c->scaled ? w->q_scale[row] : 1), 4e-6);
             }
             for (int h = 0; h < c->n_kv; h++) {
                 const size_t at = (size_t)(row * c->n_kv + h) * (size_t)c->dim;

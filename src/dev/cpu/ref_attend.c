@@ -15,22 +15,26 @@ static double score(double *scores, const cpu_attend_page *a, int i, bool is_f16
     for (int slot = a->begin[i]; slot < a->end[i]; slot++) {
         double sum = 0;
         for (int d = 0; d < a->head_dim; d++) sum += q[d] * element_at(a->k, dev_key_at(slot, d, a->head_dim), is_f16);
+        if (a->cap != 0) sum = a->cap * tanh(sum / a->cap);
         scores[slot] = sum;
         if (!(sum <= best)) best = sum; /* lets NaN through */
     }
     return best;
 }
 
+static double value_at(const cpu_attend_page *a, int slot, int d, bool is_f16) {
+    if (!a->v) return element_at(a->k, dev_key_at(slot, d, a->head_dim), is_f16);
+    return element_at(a->v, (size_t)slot * (size_t)a->v_dim + (size_t)d, is_f16);
+}
+
 static void attend_query(const cpu_attend_page *a, int i, bool is_f16) {
-    const size_t dim = (size_t)a->head_dim;
     double weights[DEV_PAGE_TOKENS], total = 0;
     const double best = (float)score(weights, a, i, is_f16);
     for (int slot = a->begin[i]; slot < a->end[i]; slot++) total += weights[slot] = exp(weights[slot] - best);
-    for (size_t d = 0; d < dim; d++) {
+    for (int d = 0; d < a->v_dim; d++) {
         double mixed = 0;
-        for (int slot = a->begin[i]; slot < a->end[i]; slot++)
-            mixed += weights[slot] * element_at(a->v, (size_t)slot * dim + d, is_f16);
-        a->to.sum[(size_t)i * dim + d] = (float)mixed;
+        for (int slot = a->begin[i]; slot < a->end[i]; slot++) mixed += weights[slot] * value_at(a, slot, d, is_f16);
+        a->to.sum[(size_t)i * (size_t)a->v_dim + (size_t)d] = (float)mixed;
     }
     a->to.best[i] = (float)best;
     a->to.total[i] = (float)total;
@@ -55,8 +59,8 @@ static void merge_query(const cpu_attend_state *s, const cpu_attend_state *more,
     for (int d = 0; d < dim; d++) sum[d] = (float)(sum[d] * old + add[d] * new);
 }
 
-static void merge(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int head_dim) {
-    for (int i = 0; i < n_queries; i++) merge_query(s, more, i, head_dim);
+static void merge(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int v_dim) {
+    for (int i = 0; i < n_queries; i++) merge_query(s, more, i, v_dim);
 }
 
 const cpu_attend_ops cpu_attend_ref = {.page_f16 = page_f16, .page_f32 = page_f32, .merge = merge};

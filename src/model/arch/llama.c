@@ -1,61 +1,46 @@
-/* llama.c — the Llama layout (Touvron et al. 2023) and Mistral, which is Llama with a window on every layer. */
+/* llama.c — the Llama layout (Touvron et al. 2023) and its nearest relatives: Mistral and Ministral (a window), Arcee
+ * (no gate), Orion (LayerNorm). */
 #include "families.h"
 #include "base/json.h"
 
-const slot_row arch_llama_slots[] = {
-    {SLOT_EMBED, "model.embed_tokens.weight", DIM_VOCAB, DIM_HIDDEN, NEED_ALWAYS},
-    {SLOT_FINAL_NORM, "model.norm.weight", DIM_HIDDEN, DIM_NONE, NEED_ALWAYS},
-    {SLOT_HEAD, "lm_head.weight", DIM_VOCAB, DIM_HIDDEN, NEED_UNTIED},
-    {SLOT_ATTN_NORM, "model.layers.%d.input_layernorm.weight", DIM_HIDDEN, DIM_NONE, NEED_ALWAYS},
-    {SLOT_WQ, "model.layers.%d.self_attn.q_proj.weight", DIM_Q, DIM_HIDDEN, NEED_ALWAYS},
-    {SLOT_WK, "model.layers.%d.self_attn.k_proj.weight", DIM_KV, DIM_HIDDEN, NEED_ALWAYS},
-    {SLOT_WV, "model.layers.%d.self_attn.v_proj.weight", DIM_KV, DIM_HIDDEN, NEED_ALWAYS},
-    {SLOT_WO, "model.layers.%d.self_attn.o_proj.weight", DIM_HIDDEN, DIM_Q, NEED_ALWAYS},
-    {SLOT_BQ, "model.layers.%d.self_attn.q_proj.bias", DIM_Q, DIM_NONE, NEED_QKV_BIAS},
-    {SLOT_BK, "model.layers.%d.self_attn.k_proj.bias", DIM_KV, DIM_NONE, NEED_QKV_BIAS},
-    {SLOT_BV, "model.layers.%d.self_attn.v_proj.bias", DIM_KV, DIM_NONE, NEED_QKV_BIAS},
-    {SLOT_BO, "model.layers.%d.self_attn.o_proj.bias", DIM_HIDDEN, DIM_NONE, NEED_O_BIAS},
-    {SLOT_Q_NORM, "model.layers.%d.self_attn.q_norm.weight", DIM_HEAD, DIM_NONE, NEED_QK_NORM},
-    {SLOT_K_NORM, "model.layers.%d.self_attn.k_norm.weight", DIM_HEAD, DIM_NONE, NEED_QK_NORM},
-    {SLOT_FFN_NORM, "model.layers.%d.post_attention_layernorm.weight", DIM_HIDDEN, DIM_NONE, NEED_ALWAYS},
-    {SLOT_W_GATE, "model.layers.%d.mlp.gate_proj.weight", DIM_FFN, DIM_HIDDEN, NEED_ALWAYS},
-    {SLOT_W_UP, "model.layers.%d.mlp.up_proj.weight", DIM_FFN, DIM_HIDDEN, NEED_ALWAYS},
-    {SLOT_W_DOWN, "model.layers.%d.mlp.down_proj.weight", DIM_HIDDEN, DIM_FFN, NEED_ALWAYS},
-    {SLOT_B_GATE, "model.layers.%d.mlp.gate_proj.bias", DIM_FFN, DIM_NONE, NEED_MLP_BIAS},
-    {SLOT_B_UP, "model.layers.%d.mlp.up_proj.bias", DIM_FFN, DIM_NONE, NEED_MLP_BIAS},
-    {SLOT_B_DOWN, "model.layers.%d.mlp.down_proj.bias", DIM_HIDDEN, DIM_NONE, NEED_MLP_BIAS},
-    {.pattern = NULL},
-};
+const slot_row arch_llama_slots[] = {ARCH_SLOT_LLAMA, {.pattern = NULL}};
+
+/* ---- Llama ---- */
 
 static const config_key llama_keys[] = {
     ARCH_LLAMA_KEYS,
     ARCH_KV_HEADS(0),
     ARCH_HEAD_DIM(0),
     ARCH_CONTEXT(2048),
-    {"attention_bias", KEY_BOOL, ARCH_FIELD(qkv_bias), 0, 0, 0, false},
-    {"attention_bias", KEY_BOOL, ARCH_FIELD(o_bias), 0, 0, 0, false},
-    {"mlp_bias", KEY_BOOL, ARCH_FIELD(mlp_bias), 0, 0, 0, false},
+    ARCH_QKVO_BIAS("attention_bias", false),
+    ARCH_BOOL("mlp_bias", mlp_bias, false),
     {.key = NULL},
 };
+
+static const char *const llama_aliases[] = {"LLaMAForCausalLM", "YiForCausalLM", "LlavaForConditionalGeneration",
+                                            "LlavaNextForConditionalGeneration", NULL};
+
+const arch_row arch_llama = {
+    .hf_name = "LlamaForCausalLM",
+    .aliases = llama_aliases,
+    .keys = llama_keys,
+    .slots = arch_llama_slots,
+    .rope_theta = 10000,
+    .about = "the layout that most others vary",
+};
+
+/* ---- Mistral ---- */
 
 static const config_key mistral_keys[] = {
     ARCH_LLAMA_KEYS, ARCH_KV_HEADS(8), ARCH_HEAD_DIM(0), ARCH_CONTEXT(131072), {.key = NULL},
 };
 
-/* A config that says nothing means 4096 here, and null means none. */
 static qp_status mistral_layers(model_shape *s, const hfconfig *c, qp_error *err) {
-    int64_t window = json_is_null(hfconfig_value(c, "sliding_window")) ? 0 : 4096;
-    ERR_TRY(hfconfig_int(c, "sliding_window", 1, SHAPE_MAX_POSITIONS, &window, err));
-    arch_layers_alike(s, (int)window);
+    int window;
+    ERR_TRY(arch_window(&window, c, 4096, err));
+    arch_layers_alike(s, window);
     return QP_OK;
 }
-
-const arch_row arch_llama = {
-    .hf_name = "LlamaForCausalLM",
-    .keys = llama_keys,
-    .slots = arch_llama_slots,
-    .rope_theta = 10000,
-};
 
 const arch_row arch_mistral = {
     .hf_name = "MistralForCausalLM",
@@ -63,4 +48,95 @@ const arch_row arch_mistral = {
     .slots = arch_llama_slots,
     .rope_theta = 10000,
     .layers = mistral_layers,
+    .about = "a window on every layer, where the config has one",
+};
+
+const arch_row arch_ministral = {
+    .hf_name = "MinistralForCausalLM",
+    .keys = mistral_keys,
+    .slots = arch_llama_slots,
+    .rope_theta = 10000,
+    .layers = arch_mistral_layers,
+    .about = "windows by `layer_types`",
+};
+
+/* q grows with the logarithm of how often its position exceeds the length first trained at. */
+static qp_status ministral3_tuning(model_shape *s, const hfconfig *c, qp_error *err) {
+    const json_t *rope = hfconfig_value(c, "rope_parameters");
+    const char *where = hfconfig_where(c);
+    double scale = 0;
+    int64_t floor = s->trained_context;
+    ERR_TRY(hf_get_real(rope, "llama_4_scaling_beta", 0, 1e3, &scale, where, err));
+    ERR_TRY(json_get_int(rope, "original_max_position_embeddings", 1, SHAPE_MAX_POSITIONS, &floor, where, err));
+    s->tune_scale = (float)scale;
+    s->tune_floor = (float)floor;
+    return QP_OK;
+}
+
+static qp_status ministral3_layers(model_shape *s, const hfconfig *c, qp_error *err) {
+    int window;
+    ERR_TRY(arch_window(&window, c, 0, err));
+    ERR_TRY(arch_layers_by_type(s, c, window, 0, err));
+    for (int i = 0; i < s->n_layers; i++) s->layers[i].has_q_tuning = s->tune_scale != 0;
+    return QP_OK;
+}
+
+static const char *const ministral3_aliases[] = {"Mistral3ForConditionalGeneration", NULL};
+
+const arch_row arch_ministral3 = {
+    .hf_name = "Ministral3ForCausalLM",
+    .aliases = ministral3_aliases,
+    .keys = mistral_keys,
+    .slots = arch_llama_slots,
+    .rope_theta = 10000,
+    .adjust = ministral3_tuning,
+    .layers = ministral3_layers,
+    .about = "Mistral whose q may grow with its position (`llama_4_scaling_beta`)",
+};
+
+/* ---- Arcee ---- */
+
+static const slot_row arcee_slots[] = {
+    ARCH_SLOT_EMBED,     ARCH_SLOT_FINAL,       ARCH_SLOT_NORMS,
+    ARCH_SLOT_ATTENTION, ARCH_SLOT_QKVO_BIASES, ARCH_SLOT_PLAIN_MLP("mlp.up_proj", "mlp.down_proj"),
+    {.pattern = NULL},
+};
+
+static const config_key arcee_keys[] = {
+    ARCH_SIZES,
+    ARCH_EPS("rms_norm_eps", 1e-5),
+    ARCH_ACT("hidden_act", ACT_RELU2),
+    ARCH_TIED(false),
+    ARCH_KV_HEADS(0),
+    ARCH_HEAD_DIM(0),
+    ARCH_CONTEXT(4096),
+    ARCH_QKVO_BIAS("attention_bias", false),
+    ARCH_BOOL("mlp_bias", mlp_bias, false),
+    {.key = NULL},
+};
+
+const arch_row arch_arcee = {
+    .hf_name = "ArceeForCausalLM",
+    .keys = arcee_keys,
+    .slots = arcee_slots,
+    .rope_theta = 10000,
+    .layers = arch_plain_layers,
+    .about = "squared ReLU without a gate",
+};
+
+/* ---- Orion ---- */
+
+static const slot_row orion_slots[] = {
+    ARCH_SLOT_EMBED,     ARCH_SLOT_FINAL,       ARCH_SLOT_NORMS,     ARCH_SLOT_NORM_BIASES,
+    ARCH_SLOT_ATTENTION, ARCH_SLOT_QKVO_BIASES, ARCH_SLOT_LLAMA_MLP, {.pattern = NULL},
+};
+
+const arch_row arch_orion = {
+    .hf_name = "OrionForCausalLM",
+    .keys = llama_keys,
+    .slots = orion_slots,
+    .rope_theta = 10000,
+    .norm = NORM_LAYER,
+    .has_norm_bias = true,
+    .about = "Llama with LayerNorm",
 };

@@ -1,4 +1,5 @@
-/* qwen.c — Qwen2 (bias on q, k, v) and Qwen3 (RMS norm on each head of q and k) over the Llama layout. */
+/* qwen.c — Qwen2 (bias on q, k, v) and Qwen3 (RMS norm on each head of q and k) over the Llama layout, and both with
+ * experts. */
 #include "families.h"
 #include "base/json.h"
 
@@ -11,10 +12,13 @@ static const config_key qwen3_keys[] = {
     ARCH_KV_HEADS(32),
     ARCH_HEAD_DIM(128),
     ARCH_CONTEXT(32768),
-    {"attention_bias", KEY_BOOL, ARCH_FIELD(qkv_bias), 0, 0, 0, false},
-    {"attention_bias", KEY_BOOL, ARCH_FIELD(o_bias), 0, 0, 0, false},
+    ARCH_QKVO_BIAS("attention_bias", false),
     {.key = NULL},
 };
+
+#define QK_NORMS ARCH_SLOT_QK_NORMS("self_attn.q_norm.weight", "self_attn.k_norm.weight", DIM_HEAD, DIM_HEAD)
+
+static const slot_row qwen3_slots[] = {ARCH_SLOT_LLAMA, QK_NORMS, {.pattern = NULL}};
 
 /* A window counts only with use_sliding_window; then the layers from max_window_layers on have it, unless layer_types
  * says which. */
@@ -27,20 +31,101 @@ static qp_status qwen_layers(model_shape *s, const hfconfig *c, qp_error *err) {
     return arch_layers_by_type(s, c, is_used ? (int)window : 0, (int)first, err);
 }
 
+static const char *const qwen2_aliases[] = {"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration",
+                                            NULL};
+
 const arch_row arch_qwen2 = {
     .hf_name = "Qwen2ForCausalLM",
+    .aliases = qwen2_aliases,
     .keys = qwen2_keys,
     .slots = arch_llama_slots,
     .rope_theta = 10000,
     .has_qkv_bias = true,
     .layers = qwen_layers,
+    .about = "bias on q, k and v",
 };
 
 const arch_row arch_qwen3 = {
     .hf_name = "Qwen3ForCausalLM",
     .keys = qwen3_keys,
-    .slots = arch_llama_slots,
+    .slots = qwen3_slots,
     .rope_theta = 10000,
-    .has_qk_norm = true,
+    .qk_norm = QK_NORM_HEADS,
     .layers = qwen_layers,
+    .about = "norm of each head of q and k",
+};
+
+/* ---- with experts ---- */
+
+static const config_key qwen2_moe_keys[] = {
+    ARCH_LLAMA_KEYS,
+    ARCH_KV_HEADS(16),
+    ARCH_HEAD_DIM(0),
+    ARCH_CONTEXT(32768),
+    ARCH_BOOL("qkv_bias", qkv_bias, true),
+    ARCH_EXPERTS("num_experts", 60),
+    ARCH_EXPERTS_TOO("num_local_experts"),
+    ARCH_TOP_K(4),
+    ARCH_INT("moe_intermediate_size", expert_ffn, 1, SHAPE_MAX_FFN, 1408),
+    ARCH_INT("shared_expert_intermediate_size", shared_ffn, 0, SHAPE_MAX_FFN, 5632),
+    ARCH_BOOL("norm_topk_prob", route.normalize, false),
+    {.key = NULL},
+};
+
+static const slot_row qwen2_moe_slots[] = {
+    ARCH_SLOT_LLAMA,
+    ARCH_SLOT_QWEN_EXPERTS,
+    ARCH_SLOT_SHARED("mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight",
+                     "mlp.shared_expert.down_proj.weight"),
+    {SLOT_SHARED_SWITCH, ARCH_LAYER("mlp.shared_expert_gate.weight"), DIM_ONE, DIM_HIDDEN, NEED_SHARED_SWITCH, PART_ALL,
+     0},
+    {.pattern = NULL},
+};
+
+static const config_key qwen3_moe_keys[] = {
+    ARCH_LLAMA_KEYS,
+    ARCH_KV_HEADS(4),
+    ARCH_HEAD_DIM(0),
+    ARCH_CONTEXT(32768),
+    ARCH_QKVO_BIAS("attention_bias", false),
+    ARCH_EXPERTS("num_experts", 128),
+    ARCH_EXPERTS_TOO("num_local_experts"),
+    ARCH_TOP_K(8),
+    ARCH_INT("moe_intermediate_size", expert_ffn, 1, SHAPE_MAX_FFN, 768),
+    ARCH_BOOL("norm_topk_prob", route.normalize, false),
+    {.key = NULL},
+};
+
+static const slot_row qwen3_moe_slots[] = {ARCH_SLOT_LLAMA, QK_NORMS, ARCH_SLOT_QWEN_EXPERTS, {.pattern = NULL}};
+
+static qp_status moe_layers(model_shape *s, const hfconfig *c, qp_error *err) {
+    int64_t step = 1;
+    ERR_TRY(qwen_layers(s, c, err));
+    ERR_TRY(hfconfig_int(c, "decoder_sparse_step", 1, SHAPE_MAX_LAYERS, &step, err));
+    return arch_mark_experts(s, c, 0, (int)step, "mlp_only_layers", err);
+}
+
+static qp_status has_switch(model_shape *s, const hfconfig *c, qp_error *err) {
+    s->has_shared_switch = true;
+    return QP_OK;
+}
+
+const arch_row arch_qwen2_moe = {
+    .hf_name = "Qwen2MoeForCausalLM",
+    .keys = qwen2_moe_keys,
+    .slots = qwen2_moe_slots,
+    .rope_theta = 10000,
+    .adjust = has_switch,
+    .layers = moe_layers,
+    .about = "experts, and a shared one behind a sigmoid",
+};
+
+const arch_row arch_qwen3_moe = {
+    .hf_name = "Qwen3MoeForCausalLM",
+    .keys = qwen3_moe_keys,
+    .slots = qwen3_moe_slots,
+    .rope_theta = 10000,
+    .qk_norm = QK_NORM_HEADS,
+    .layers = moe_layers,
+    .about = "experts over Qwen3",
 };

@@ -1,0 +1,29 @@
+/* tensors.h — the weights of a model out of its checkpoint: each slot found by name, checked, cut out of what it is
+ * stored with. */
+#ifndef MODEL_TENSORS_H
+#define MODEL_TENSORS_H
+
+#include "arch.h"
+#include "names.h"
+
+/* Copies of what cannot be read where it lies. */
+typedef struct tensor_source {
+    const checkpoint *files;
+    const model_shape *shape;
+    naming how;
+    struct tensors_block {
+        void *memory;
+        size_t bytes;
+    } * blocks;
+    int n_blocks, capacity;
+} tensor_source;
+
+void tensors_open(tensor_source *out, const checkpoint *files, const arch_row *arch, const model_shape *shape);
+void tensors_close(tensor_source *t);
+/* Checks that the tensor of a slot is there with the shape it must have, without reading it. */
+qp_status tensors_check(const tensor_source *t, const slot_row *row, int layer, int member, qp_error *err);
+/* The slot as a matrix [rows, cols] ([rows, 1] for a vector), in the mapping where it lies row by row, else copied. It
+ * lives as long as `t` and the checkpoint. */
+qp_status tensors_fetch(tensor_source *t, const slot_row *row, int layer, int member, quant_matrix *out, qp_error *err);
+
+#endif
