@@ -202,11 +202,11 @@ static bool add_start(builder *b, cfg_rule *rule) {
     return true;
 }
 
-/* A symbol, and the skipped text behind it if it is one that stands in the text. */
+/* A symbol, and the skipped text before it if it is one that stands in the text. */
 static bool add_symbol(builder *b, uint32_t symbol, uint32_t rule) {
-    if (!add_position(b, CFG_SYMBOL, symbol, rule)) return false;
     const bool is_text = symbol & (CFG_TERMINAL | CFG_SPECIAL);
-    return !is_text || b->skip == CFG_NO_SYMBOL || add_position(b, CFG_SYMBOL, b->skip, rule);
+    if (is_text && b->skip != CFG_NO_SYMBOL && !add_position(b, CFG_SYMBOL, b->skip, rule)) return false;
+    return add_position(b, CFG_SYMBOL, symbol, rule);
 }
 
 static bool write_rule(builder *b, cfg_rule *rule, uint32_t number, ir_sym s, size_t n_alternatives) {
@@ -224,15 +224,17 @@ static bool write_rule(builder *b, cfg_rule *rule, uint32_t number, ir_sym s, si
 
 /* "Nothing, or the terminal." */
 static bool write_optional(builder *b, cfg_rule *rule, uint32_t number, uint32_t terminal) {
-    return terminal != CFG_NO_SYMBOL && add_start(b, rule) && add_position(b, CFG_END, CFG_NO_SYMBOL, number) &&
-           add_start(b, rule) && add_position(b, CFG_SYMBOL, terminal, number) &&
-           (b->skip == CFG_NO_SYMBOL || b->skip == number || add_position(b, CFG_SYMBOL, b->skip, number)) &&
+    if (terminal == CFG_NO_SYMBOL || !add_start(b, rule) || !add_position(b, CFG_END, CFG_NO_SYMBOL, number) ||
+        !add_start(b, rule))
+        return false;
+    const bool is_skip = b->skip == number;
+    return (is_skip ? add_position(b, CFG_SYMBOL, terminal, number) : add_symbol(b, terminal, number)) &&
            add_position(b, CFG_END, CFG_NO_SYMBOL, number);
 }
 
 static uint32_t new_rule(builder *b) { return b->c->n_rules++; /* room was made for all */ }
 
-/* A terminal that is repeated or a member gets a rule of its own where text is skipped behind it. */
+/* A terminal that is repeated or a member gets a rule of its own where text is skipped before it. */
 static uint32_t part_symbol(builder *b, ir_sym s) {
     const uint32_t symbol = b->number[s];
     if (b->skip == CFG_NO_SYMBOL || !(symbol & (CFG_TERMINAL | CFG_SPECIAL))) return symbol;
@@ -322,7 +324,8 @@ static bool write_skip(builder *b) {
     cfg_rule *rule = &b->c->rules[b->skip];
     rule->name = "skip";
     rule->nullable = true;
-    return write_optional(b, rule, b->skip, add_terminal(b, rx_repeat(b->pool, skip, 1, RX_INFINITE), false, "skip"));
+    b->c->skip = add_terminal(b, rx_repeat(b->pool, skip, 1, RX_INFINITE), false, "skip");
+    return write_optional(b, rule, b->skip, b->c->skip);
 }
 
 /* Rules of the ir, the start, the skipped text, and those that part_symbol may add. */
@@ -361,7 +364,7 @@ static qp_status run(builder *b, users *u) {
 }
 
 qp_status cfg_build(cfg *out, ir *g, qp_error *err) {
-    *out = (cfg){.memory = {.block_bytes = 1 << 14}};
+    *out = (cfg){.memory = {.block_bytes = 1 << 14}, .skip = CFG_NO_SYMBOL};
     builder b = {.c = out, .g = g, .pool = ir_pool(g), .n = ir_size(g), .skip = CFG_NO_SYMBOL, .err = err};
     users u = {0};
     const qp_status status = run(&b, &u);

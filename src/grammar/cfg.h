@@ -61,6 +61,7 @@ typedef struct cfg {
     cfg_terminal *terminals;
     cfg_special *specials;
     uint32_t *starts;
+    uint32_t skip; /* the terminal of skipped text, which the first row does not wait for; CFG_NO_SYMBOL: none */
     uint32_t n_at, n_rules, n_terminals, n_specials, n_starts;
 } cfg;
 

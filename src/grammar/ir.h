@@ -76,7 +76,7 @@ static inline ir_sym ir_maybe(ir *g, ir_sym symbol) {
 /* Each of up to 64 members at most once, in any order, `separator` between two; those whose bit is set in `required`
  * must come. Costs one rule. */
 ir_sym ir_any_order(ir *g, const ir_sym *members, size_t n, ir_sym separator, uint64_t required);
-/* What may stand after every terminal and special token (not before the first); called once. */
+/* What may stand between two terminals (not before the first nor after the last); called once. */
 void ir_skip(ir *g, rx language);
 void ir_start(ir *g, ir_sym symbol);
 ir_sym ir_get_start(const ir *g);

@@ -1,12 +1,15 @@
 /* kinds.c — the table of front ends: one row a kind of constraint. */
 #include "fronts.h"
 #include "grammar.h"
+#include "schema_lower.h"
 
 static const grammar_kind kinds[] = {
     {"regex", "a regular expression that the whole text matches", regex_lower},
     {"choices", "one of several texts, as a JSON array", choices_lower},
     {"prefix", "a text that the answer begins with", prefix_lower},
     {"gbnf", "a grammar in GBNF", gbnf_lower},
+    {"lark", "a grammar in a Lark-like notation", lark_lower},
+    {"json_schema", "a JSON Schema that the text follows", schema_lower},
 };
 
 const grammar_kind *grammar_kind_at(size_t index) {

@@ -370,6 +370,12 @@ static uint32_t append_items(rows *r, const row_item *items, uint32_t n) {
     return r->n_items - n;
 }
 
+/* A text does not begin with what is skipped. */
+static void forget_skip(rows *r) {
+    for (uint32_t i = 0; i < r->closure.n && r->grammar->skip != CFG_NO_SYMBOL; i++)
+        if (r->closure.at[i].symbol == r->grammar->skip) r->closure.at[i].symbol = CFG_NO_SYMBOL;
+}
+
 static uint32_t add_row(rows *r) {
     if (!make_room(r, &r->at, &r->row_room, r->n_rows, 1, sizeof *r->at)) return ROW_SELF;
     parse_row w = {.n_core = r->core.n, .accepts = r->accepts};
@@ -377,6 +383,7 @@ static uint32_t add_row(rows *r) {
     w.class = find_class(r, r->core.at, r->core.n);
     predict(r);
     relabel_all(r);
+    if (r->n_rows == 0) forget_skip(r);
     w.n_waits = sort_waiting(r->closure.at, r->closure.n);
     w.waits = append_items(r, r->closure.at, w.n_waits);
     for (uint32_t i = 0; i < w.n_waits; i++) w.has_special |= r->closure.at[i].symbol >> 29 == 1;
