@@ -10,7 +10,7 @@ static const keyword_row rows[] = {
     {"required", KEYWORD_EXACT, HOLDS_NOTHING, "names without a property of their own come after the declared ones"},
     {"additionalProperties", KEYWORD_EXACT, HOLDS_SCHEMA, "after the declared ones; default true"},
     {"patternProperties", KEYWORD_PARTLY, HOLDS_SCHEMA_MAP,
-     "patterns as for `pattern`; up to 8 different ones may meet"},
+     "patterns as for `pattern`; up to 32 of them, that divide keys into up to 64 kinds"},
     {"propertyNames", KEYWORD_EXACT, HOLDS_SCHEMA, ""},
     {"minProperties", KEYWORD_EXACT, HOLDS_NOTHING, "counts a repeated additional key each time"},
     {"maxProperties", KEYWORD_EXACT, HOLDS_NOTHING, "counts a repeated additional key each time"},

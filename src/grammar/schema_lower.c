@@ -6,7 +6,7 @@
 #include "schema_lower.h"
 #include "schema_set.h"
 
-enum { MOST_MEMORY = 64 << 20, MOST_MERGES = 20000, MOST_PRODUCTS = 100000 };
+enum { MOST_MEMORY = 24 << 20, MOST_MERGES = 6000, MOST_PRODUCTS = 100000 };
 
 /* Goals 0 and 1 have no literals. */
 static bool begin(schema *s, ir *g, const ir_options *options) {

@@ -279,7 +279,7 @@ array_shape *array_and(schema *s, const array_shape *a, const array_shape *b) {
 
 static bool spend(schema *s) {
     if (s->merges_left) return s->merges_left--, schema_ok(s);
-    schema_over_limit(s, s->root, "the alternatives of anyOf, oneOf and their like multiply to more than 10000");
+    schema_over_limit(s, s->root, "the alternatives of anyOf, oneOf and their like multiply to too many");
     return false;
 }
 

@@ -30,6 +30,14 @@ static object_shape *try_with(schema *s, object_shape *list, const object_shape 
     return both ? objects_add(s, list, both) : list;
 }
 
+/* The names that a rule makes exceptions for must be known by name wherever the rule is. */
+static bool know_names(schema *s, object_shape *o, const key_set *keys) {
+    uint32_t *order = room_get(&s->room, keys->n_names, sizeof *order);
+    for (uint32_t i = 0; order && i < keys->n_names; i++) order[i] = keys->names[i] << 1 | 1;
+    o->order = order, o->n_order = order ? keys->n_names : 0;
+    return order;
+}
+
 static object_shape *break_rule(schema *s, object_shape *list, const object_shape *a, const key_rule *rule) {
     object_shape *broken = object_new(s);
     key_rule *opposite = room_get(&s->room, 1, sizeof *opposite);
@@ -37,6 +45,7 @@ static object_shape *break_rule(schema *s, object_shape *list, const object_shap
     *opposite = *rule;
     opposite->value = schema_goal_not(s, rule->value);
     if (rule->keys.kind != KEYS_ONE) {
+        if (!know_names(s, broken, &rule->keys)) return list;
         broken->exists = opposite, broken->n_exists = 1;
         return try_with(s, list, a, broken);
     }
@@ -82,6 +91,7 @@ static object_shape *break_exist(schema *s, object_shape *list, const object_sha
     if (!broken || !opposite) return list;
     *opposite = *exist;
     opposite->value = schema_goal_not(s, exist->value);
+    if (!know_names(s, broken, &exist->keys)) return list;
     broken->rules = opposite, broken->n_rules = 1;
     return try_with(s, list, a, broken);
 }
@@ -113,7 +123,7 @@ static object_shape *object_minus(schema *s, object_shape *list, const object_sh
 static bool spend(const difference *d) {
     schema *s = d->s;
     if (s->merges_left) return s->merges_left--, schema_ok(s);
-    schema_over_limit(s, d->where, "taking the overlap of alternatives apart gives more than 10000 pieces");
+    schema_over_limit(s, d->where, "taking the overlap of alternatives apart gives too many pieces");
     return false;
 }
 

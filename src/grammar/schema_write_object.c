@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include <stdlib.h>
 
-enum { MAX_EXISTS = 8, MAX_CLAUSES = 64, MAX_PATTERNS = 8, MAX_REGIONS = 64, MAX_ANY_ORDER = 64 };
+enum { MAX_EXISTS = 8, MAX_CLAUSES = 64, MAX_PATTERNS = 32, FEW_PATTERNS = 5, MAX_REGIONS = 64, MAX_ANY_ORDER = 64 };
 
 /* A known key. */
 typedef struct member {
@@ -220,7 +220,7 @@ static rx unknown_keys(const object_writer *x) {
     return x->n_members ? rx_minus(s->pool, s->text.any_text, rx_or_n(s->pool, words, x->n_members)) : s->text.any_text;
 }
 
-/* The patterns that rules tell keys apart by. */
+/* The patterns that rules tell keys apart by; -1: too many. */
 static int collect_patterns(const object_writer *x, rx *patterns) {
     int n = 0;
     for (uint32_t i = 0; i < x->o->n_rules + x->o->n_exists; i++) {
@@ -235,53 +235,93 @@ static int collect_patterns(const object_writer *x, rx *patterns) {
     return n;
 }
 
-/* Whether keys that are in exactly these patterns are among `keys`. */
-static bool region_in(const object_writer *x, const key_set *keys, const rx *patterns, int n, unsigned inside) {
+/* Keys that are in some of the patterns and in none of the others. */
+typedef struct part {
+    rx keys;
+    uint32_t inside; /* bit i: in pattern i */
+} part;
+
+/* Whether no member may have a key inside (or outside) the pattern. */
+static bool is_forbidden(const object_writer *x, rx pattern, key_kind kind) {
+    for (uint32_t i = 0; i < x->o->n_rules; i++)
+        if (x->o->rules[i].value == GOAL_NONE && x->o->rules[i].keys.kind == kind && x->o->rules[i].keys.text == pattern)
+            return true;
+    return false;
+}
+
+/* Patterns that forbid keys come first: what they forbid needs no further splitting. */
+static void sort_patterns(const object_writer *x, rx *patterns, int n) {
+    int n_first = 0;
+    for (int i = 0; i < n; i++) {
+        const rx pattern = patterns[i];
+        if (!is_forbidden(x, pattern, KEYS_IN) && !is_forbidden(x, pattern, KEYS_OTHER)) continue;
+        patterns[i] = patterns[n_first];
+        patterns[n_first++] = pattern;
+    }
+}
+
+/* Splits all keys by one pattern after the other. Of many patterns, parts without a key fall away at once, so patterns
+ * that exclude each other give one part each; of few, that is asked only where a part is used. -1: too many. */
+static int split_keys(const object_writer *x, const rx *patterns, int n_patterns, part *parts) {
+    rx_pool *pool = x->w->pool;
+    const bool few = n_patterns <= FEW_PATTERNS;
+    int n = 1;
+    parts[0] = (part){x->w->s->text.any_text, 0};
+    for (int i = 0; i < n_patterns; i++) {
+        const bool no_in = is_forbidden(x, patterns[i], KEYS_IN), no_out = is_forbidden(x, patterns[i], KEYS_OTHER);
+        const int before = n;
+        for (int k = 0; k < before; k++) {
+            const rx in = rx_and(pool, parts[k].keys, patterns[i]), out = rx_minus(pool, parts[k].keys, patterns[i]);
+            const bool has_in = !no_in && (few || rx_has_word(pool, in));
+            const bool has_out = !no_out && (few || rx_has_word(pool, out));
+            if (has_in && has_out && n == MAX_REGIONS) return -1;
+            if (has_in && has_out) parts[n++] = (part){in, parts[k].inside | 1u << i};
+            parts[k] = has_out ? (part){out, parts[k].inside} : (part){in, parts[k].inside | 1u << i};
+            if (!has_out && !has_in) parts[k].keys = RX_NONE;
+        }
+    }
+    return n;
+}
+
+/* Whether a rule for these keys is one for the part. */
+static bool part_in(const object_writer *x, const part *p, const key_set *keys, const rx *patterns, int n) {
     bool in_text = keys->text == x->w->s->text.any_text;
-    for (int i = 0; i < n; i++) in_text |= patterns[i] == keys->text && inside >> i & 1;
+    for (int i = 0; i < n; i++) in_text |= patterns[i] == keys->text && p->inside >> i & 1;
     return keys->kind == KEYS_IN ? in_text : keys->kind == KEYS_OTHER && !in_text;
 }
 
-static bool add_region(object_writer *x, rx keys, const rx *patterns, int n, unsigned inside) {
-    region r = {.keys = keys};
+static region region_of(const object_writer *x, const part *p, const rx *patterns, int n) {
+    region r = {.keys = p->keys};
     for (uint32_t i = 0; i < x->o->n_rules; i++)
-        if (region_in(x, &x->o->rules[i].keys, patterns, n, inside))
+        if (part_in(x, p, &x->o->rules[i].keys, patterns, n))
             r.value = schema_goal_and(x->w->s, r.value, x->o->rules[i].value);
     for (uint32_t i = 0; i < x->o->n_exists; i++)
-        if (region_in(x, &x->o->exists[i].keys, patterns, n, inside)) r.exists |= (uint8_t)(1u << i);
-    if (r.value == GOAL_NONE) return true;
-    if (n > 1 && !rx_has_word(x->w->pool, keys)) return true;
-    if (x->n_regions == MAX_REGIONS) return false;
-    x->regions[x->n_regions++] = r;
-    return true;
+        if (part_in(x, p, &x->o->exists[i].keys, patterns, n)) r.exists |= (uint8_t)(1u << i);
+    return r;
 }
 
 static bool make_regions(object_writer *x) {
     rx patterns[MAX_PATTERNS];
+    part parts[MAX_REGIONS];
     const int n = collect_patterns(x, patterns);
+    sort_patterns(x, patterns, n);
+    const int n_parts = n < 0 ? -1 : split_keys(x, patterns, n, parts);
     x->regions = room_get(&x->w->s->room, MAX_REGIONS, sizeof *x->regions);
     if (!x->regions) return false;
-    bool ok = n >= 0;
-    rx unknown = RX_NONE;
-    for (unsigned inside = 0; ok && inside < 1u << n; inside++) {
-        /* The language is made only where something may stand there: a closed object has no need of it. */
-        const uint32_t before = x->n_regions;
-        rx keys = x->w->s->text.any_text;
-        if (n > 1)
-            for (int i = 0; i < n; i++)
-                keys =
-                    inside >> i & 1 ? rx_and(x->w->pool, keys, patterns[i]) : rx_minus(x->w->pool, keys, patterns[i]);
-        ok = add_region(x, keys, patterns, n, inside);
-        if (!ok || x->n_regions == before) continue;
-        if (unknown == RX_NONE) unknown = unknown_keys(x);
-        region *r = &x->regions[before];
-        if (n == 1)
-            r->keys = inside ? rx_and(x->w->pool, unknown, patterns[0]) : rx_minus(x->w->pool, unknown, patterns[0]);
-        if (n > 1) r->keys = rx_and(x->w->pool, unknown, keys);
-        if (n == 0) r->keys = unknown;
+    if (n_parts < 0) {
+        schema_over_limit(x->w->s, x->w->s->root, "the patterns of keys divide them into more than 64 kinds");
+        return false;
     }
-    if (!ok) schema_over_limit(x->w->s, x->w->s->root, "more than 8 patterns of keys meet in one object");
-    return ok;
+    rx unknown = RX_NONE; /* made only where other keys may come: a closed object has no need of it */
+    for (int i = 0; i < n_parts; i++) {
+        if (parts[i].keys == RX_NONE) continue;
+        region r = region_of(x, &parts[i], patterns, n);
+        if (r.value == GOAL_NONE || (n > 1 && !rx_has_word(x->w->pool, r.keys))) continue;
+        if (unknown == RX_NONE) unknown = unknown_keys(x);
+        r.keys = rx_and(x->w->pool, unknown, r.keys);
+        x->regions[x->n_regions++] = r;
+    }
+    return true;
 }
 
 /* ---- states ---- */
