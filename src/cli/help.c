@@ -37,7 +37,7 @@ static void wrapped(FILE *out, const char *text, size_t indent) {
 }
 
 static void print_option(FILE *out, const option_row *row, bool coloured) {
-    char name[80], facts[80], text[400];
+    char name[160], facts[80], text[400];
     const int width = help_option_name(name, sizeof name, row);
     help_option_facts(facts, sizeof facts, row);
     snprintf(text, sizeof text, "%s%s", row->help, facts);

@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-enum { HISTORY = 1000, LINE_LIMIT = 16 << 20, PASTE_LIMIT = 1 << 20 };
+enum { HISTORY = 1000, LINE_LIMIT = 16 << 20, PASTE_LIMIT = 1 << 20, CTRL_D = 4 };
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l", paste_end[] = "\033[201~";
 
 struct lineedit {
@@ -66,14 +66,15 @@ static int next_byte(lineedit *e, char *out) {
     }
 }
 
-/* One character; what is not UTF-8 becomes U+FFFD. libedit's own signature. */
+/* One character; what is not UTF-8 becomes U+FFFD. A Ctrl-D that was typed ahead, while the terminal still had lines of
+ * its own, arrives as a zero. libedit's own signature. */
 static int next_char(EditLine *editor, wchar_t *out) {
     char bytes[4];
     for (size_t n = 1; n <= sizeof bytes; n++) {
         uint32_t point;
         const int got = next_byte(of(editor), &bytes[n - 1]);
         if (got <= 0) return got;
-        if (utf8_decode(bytes, n, &point) == (int)n) return *out = (wchar_t)point, 1;
+        if (utf8_decode(bytes, n, &point) == (int)n) return *out = point ? (wchar_t)point : CTRL_D, 1;
         if (utf8_incomplete_tail(bytes, n) != n) break;
     }
     *out = 0xFFFD;
@@ -205,6 +206,7 @@ void lineedit_remember(lineedit *e, const char *text) {
 
 static void edit_line(lineedit *e, strbuf *out, lineedit_end *end) {
     int bytes = 0;
+    el_set(e->editor, EL_PREP_TERM, 1); /* from the moment on when the prompt is seen */
     if (e->can_paste) fputs(paste_on, stderr);
     const char *line = el_gets(e->editor, &bytes);
     if (e->can_paste) fputs(paste_off, stderr);

@@ -22,7 +22,7 @@ static void escaped(FILE *out, const char *text) {
 }
 
 static void print_option(FILE *out, const option_row *row) {
-    char name[80], facts[80];
+    char name[160], facts[80];
     help_option_name(name, sizeof name, row);
     help_option_facts(facts, sizeof facts, row);
     fputs(".TP\n.B ", out);
