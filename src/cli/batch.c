@@ -36,8 +36,10 @@ typedef struct batch {
 
 /* ---- results ---- */
 
+static bool is_in_order(const batch *b) { return !strcmp(b->maker.s->o->order, "input"); }
+
 static qp_status write_ready(batch *b, qp_error *err) {
-    const bool in_order = !strcmp(b->maker.s->o->order, "input");
+    const bool in_order = is_in_order(b);
     batch_item **link = &b->first, *before = NULL;
     bool has_written = false;
     while (*link) {
@@ -294,7 +296,8 @@ static qp_status run_loop(batch *b, qp_error *err) {
     b->n_most = 2 * (uint64_t)s->o->max_jobs;
     b->start = clock_now();
     interrupt_catch(s->interrupt, ask_to_end, b);
-    const qp_status status = loop(b, err);
+    qp_status status = loop(b, err);
+    if (status == QP_OK && !b->is_cancelled && is_in_order(b)) status = batch_out_sort(&b->out, b->seen, err);
     interrupt_catch(s->interrupt, NULL, NULL);
     term_bar_end(&s->term);
     if (status != QP_OK) return status;

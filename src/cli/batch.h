@@ -55,6 +55,8 @@ bool batch_out_has(const batch_out *out, const batch_item *item);
 void batch_key(char *key, size_t capacity, const char *id, uint64_t index);
 qp_status batch_out_write(batch_out *out, const batch_item *item, qp_error *err);
 qp_status batch_out_flush(batch_out *out, qp_error *err);
+/* Brings a file that an earlier run had begun into the order of the input; `numbers`: the line's for each key. */
+qp_status batch_out_sort(batch_out *out, const json_t *numbers, qp_error *err);
 void batch_out_close(batch_out *out);
 
 /* The command. */

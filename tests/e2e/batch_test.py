@@ -9,6 +9,7 @@ import pty
 import select
 import signal
 import subprocess
+import time
 import unittest
 
 import cli_test
@@ -102,12 +103,49 @@ class Batch(Base):
         self.bad_status(FAILED, command, "2 done, 0 failed, 3 there already")
         with open(out) as file:
             again = lines_of(file.read())
-        self.assertEqual(sorted((r["index"], r.get("text")) for r in again),
+        self.assertEqual([(r["index"], r.get("text")) for r in again],
                          [(r["index"], r.get("text")) for r in lines_of(whole)])
         foreign = self.path("foreign", '{"a": 1}\n')
         self.bad(FAILED, *command[:5], "-o", foreign, says="something else than a result")
         with open(foreign) as file:
             self.assertEqual(file.read(), '{"a": 1}\n')
+
+    def test_file_is_in_order_in_the_end(self):
+        """Whatever was there in whatever order, by the ids of the input as it is now; unless it is not wanted."""
+        def result(name, index):
+            return json.dumps({"id": name, "index": index, "text": "old"}) + "\n"
+
+        source = self.path("in", jsonl(*({"id": n, "prompt": "Once", "n": 2} for n in "abcde"), {"prompt": "x", "n": 2}))
+        before = result("gone", 0) + result("e", 0) + result(None, 5) + result("b", 9)
+        for order, wanted in (("input", ["a", "b", "c", "d", "e", None, "gone"]),
+                              ("as-finished", ["gone", "e", None, "b"])):
+            out, link = self.path("out-" + order, before), self.path("link-" + order)
+            os.chmod(out, 0o640)
+            os.symlink(out, link)
+            command = ["generate", "-m", DEMO, "--batch", source, "-o", link, "--greedy", "--order", order]
+            self.bad_status(DONE, command, "3 done, 0 failed, 3 there already")
+            with open(out) as file:
+                rows = lines_of(file.read())
+            self.assertEqual([r["id"] for r in rows][:len(wanted)], wanted)
+            self.assertEqual(sorted(r["id"] or "" for r in rows), ["", "a", "b", "c", "d", "e", "gone"])
+            self.assertEqual(sum(r["text"] == "old" for r in rows), 4)
+            self.assertEqual((os.stat(out).st_mode & 0o777, os.path.islink(link)), (0o640, True))
+            self.assertEqual([n for n in os.listdir(self.folder.name) if "partial" in n], [])
+
+    def test_interrupted_and_gone_on_with(self):
+        """A long line in front holds nothing back when Ctrl-C comes; the later run puts it where it belongs."""
+        out = self.path("out")
+        lines = [{"id": "long", "prompt": "A", "n": 600, "ignore_eos": True}] + [
+            {"id": "s%d" % i, "prompt": "Once", "n": 2} for i in range(4)]
+        job = self.start("-o", out, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        job.stdin.write(jsonl(*lines).encode())
+        job.stdin.flush()
+        time.sleep(0.7)  # the short ones are finished, or nothing is: both must end well
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=SECONDS)
+        self.batch(jsonl(*lines), "-o", out)
+        with open(out) as file:
+            self.assertEqual([r["id"] for r in lines_of(file.read())], [line["id"] for line in lines])
 
     def bad_status(self, expected, command, says):
         status, _, said = run(*command)
