@@ -180,7 +180,8 @@ bool chat_prompt_make(generation *g, refusal *why) {
     const span name = g->ask.f.prompt_template;
     qp_error err = {0};
     if (models_take_template(&g->chat_template, g->model, name.at, &err) != QP_OK)
-        return refuse(why, FAULT_TEMPLATE, name.at ? "prompt_template" : NULL, "%s", err.text);
+        return refuse(why, FAULT_TEMPLATE, name.at ? "prompt_template" : NULL, "%s%s",
+                      name.at ? "prompt_template: " : "", err.text);
     size_t bytes;
     const char *text = qp_template_peek_source(g->chat_template->parsed, &bytes);
     const span source = {text, bytes};

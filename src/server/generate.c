@@ -284,6 +284,7 @@ static bool make_turn(generation *g, const dialect *d, const char *prefix) {
     s->model = g->model->id;
     s->fingerprint = g->model->fingerprint;
     s->created = (int64_t)clock_unix();
+    s->started = clock_now();
     s->n_prompts = g->n_prompts;
     s->n = (int)g->ask.f.n;
     s->is_stream = g->ask.f.stream;

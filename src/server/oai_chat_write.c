@@ -97,11 +97,12 @@ static void part(turn *t, turn_choice *c, const turn_part *p) {
     send_delta(t);
 }
 
-static void progress(turn *t, turn_choice *c, size_t done, size_t all) {
+static void progress(turn *t, turn_choice *c, size_t done, size_t all, double seconds) {
     start_choice(t, c);
-    strbuf_text(&t->event, "},\"logprobs\":null,\"finish_reason\":null,\"prompt_progress\":{");
-    strbuf_format(&t->event, "\"total\":%zu,\"cache\":%zu,\"processed\":%zu}}", all, t->setup.cached_tokens, done);
-    send_chunk(t);
+    strbuf_text(&t->event, "},\"logprobs\":null,\"finish_reason\":null}],\"prompt_progress\":{");
+    strbuf_format(&t->event, "\"total\":%zu,\"cache\":%zu,\"processed\":%zu,\"time_ms\":%.0f},\"usage\":null}", all,
+                  t->setup.cached_tokens, done, seconds * 1e3);
+    turn_send(t);
 }
 
 static void close_choice(turn *t, turn_choice *c) {

@@ -136,7 +136,8 @@ void turn_feed(turn *t, int choice, const qp_event *event) {
     if (event->kind == QP_EVENT_PROMPT) {
         if (t->setup.is_stream && t->setup.dialect->progress) {
             turn_begin(t);
-            t->setup.dialect->progress(t, c, event->prompt_done, event->stats.prompt_tokens);
+            t->setup.dialect->progress(t, c, event->prompt_done, t->setup.prompt_tokens / (size_t)t->setup.n_prompts,
+                                       event->read_at - t->setup.started);
         }
         return;
     }

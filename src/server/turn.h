@@ -83,11 +83,11 @@ typedef struct turn_usage {
 
 /* How an answer is written down. Any function may be NULL. */
 typedef struct dialect {
-    void (*begin)(turn *t);                                             /* of a stream */
-    void (*part)(turn *t, turn_choice *c, const turn_part *part);       /* also when nothing is streamed */
-    void (*progress)(turn *t, turn_choice *c, size_t done, size_t all); /* of the prompt */
-    void (*close)(turn *t, turn_choice *c);                             /* the choice has ended */
-    void (*end)(turn *t);                                               /* of a stream */
+    void (*begin)(turn *t);                                       /* of a stream */
+    void (*part)(turn *t, turn_choice *c, const turn_part *part); /* also when nothing is streamed */
+    void (*progress)(turn *t, turn_choice *c, size_t done, size_t all, double seconds); /* of the prompt */
+    void (*close)(turn *t, turn_choice *c);                                             /* the choice has ended */
+    void (*end)(turn *t);                                                               /* of a stream */
     void (*document)(turn *t, strbuf *out);
     const char *ping; /* NULL: a comment */
 } dialect;
@@ -96,6 +96,7 @@ typedef struct turn_setup {
     const dialect *dialect;
     const char *id, *model, *fingerprint; /* copied */
     int64_t created;
+    double started;   /* clock of the events */
     int n_prompts, n; /* choices = n_prompts * n */
     bool is_stream, include_usage, continuous_usage, timings, return_ids, include_stop;
     const int32_t *stop_ids; /* [n_stop_ids] that the client named; borrowed */
