@@ -36,6 +36,12 @@ static qp_status read_options(const qp_model *m, const qp_generator_options *o, 
     return QP_OK;
 }
 
+/* Of a sequence: what the caller says, and no more than a table of learned positions has. 0: no limit. */
+static uint64_t most_tokens(const qp_model *m, uint64_t wanted) {
+    const uint64_t positions = (uint64_t)m->model->shape.learned_positions;
+    return positions && (!wanted || positions < wanted) ? positions : wanted;
+}
+
 qp_status qp_generator_new(qp_generator **out, const qp_model *m, const qp_generator_options *options, qp_error *err) {
     API_OPTIONS(qp_generator_options, o, options);
     engine_options inner;
@@ -45,7 +51,7 @@ qp_status qp_generator_new(qp_generator **out, const qp_model *m, const qp_gener
     qp_generator *g = MEM_NEW(qp_generator);
     if (!g) return err_no_memory(err, sizeof *g, "a generator");
     g->model = m;
-    g->max_length = o.max_length;
+    g->max_length = most_tokens(m, o.max_length);
     const tok *t = m->tokenizer ? m->tokenizer->tok : NULL;
     qp_status status = token_sets_open(&g->sets, t, m->model->shape.vocabulary, err);
     if (status == QP_OK) status = engine_new(&g->engine, m->model, &inner, err);

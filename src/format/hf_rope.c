@@ -48,6 +48,11 @@ bool hfconfig_rope_is_map(const hfconfig *c) {
     return find_settings(c, &settings, NULL) == QP_OK && settings && is_map(settings);
 }
 
+bool hfconfig_rope_is_given(const hfconfig *c) {
+    const json_t *settings;
+    return find_settings(c, &settings, NULL) != QP_OK || settings;
+}
+
 static qp_status pick_layer_type(const hfconfig *c, const char *layer_type, const json_t **settings, qp_error *err) {
     if (!*settings || !is_map(*settings)) return QP_OK;
     const char *type = layer_type ? layer_type : "full_attention";
@@ -167,11 +172,8 @@ static qp_status read_common(const hfconfig *c, const json_t *settings, hf_rope 
 
 qp_status hfconfig_rope(const hfconfig *c, const char *layer_type, double default_theta, int64_t default_positions,
                         hf_rope *out, qp_error *err) {
-    *out = (hf_rope){.theta = default_theta,
-                     .max_positions = default_positions,
-                     .beta_fast = 32,
-                     .beta_slow = 1,
-                     .truncate = true};
+    *out = (hf_rope){
+        .theta = default_theta, .max_positions = default_positions, .beta_fast = 32, .beta_slow = 1, .truncate = true};
     const json_t *settings = NULL;
     ERR_TRY(find_settings(c, &settings, err));
     ERR_TRY(pick_layer_type(c, layer_type, &settings, err));

@@ -87,6 +87,8 @@ qp_status hfconfig_rope(const hfconfig *c, const char *layer_type, double defaul
                         hf_rope *out, qp_error *err);
 /* Whether the settings come as a map by layer type. */
 bool hfconfig_rope_is_map(const hfconfig *c);
+/* Whether there are settings at all, beside the base. */
+bool hfconfig_rope_is_given(const hfconfig *c);
 
 /* ---- token ids and sampling defaults ---- */
 

@@ -218,6 +218,7 @@ struct arch_row {
     const slot_row *slots;
     bool has_no_rope;          /* positions are learned */
     double rope_theta;         /* where config.json gives none */
+    const hf_rope *rope;       /* kind and numbers where config.json has no settings; NULL: plain */
     bool has_partial_rotation; /* whether the family heeds partial_rotary_factor */
     double partial_rotation;   /* where config.json gives none; 0: 1 */
     bool has_rope_pairs;       /* neighbours turn together */

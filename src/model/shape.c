@@ -167,7 +167,15 @@ static qp_status settle_rope(model_shape *s, const arch_row *row, const hfconfig
 
 static qp_status read_rope(model_shape *s, const arch_row *row, const char *layer_type, const hfconfig *c,
                            qp_error *err) {
-    ERR_TRY(hfconfig_rope(c, layer_type, row->rope_theta, s->trained_context, &s->ropes[s->n_ropes], err));
+    hf_rope *r = &s->ropes[s->n_ropes];
+    ERR_TRY(hfconfig_rope(c, layer_type, row->rope_theta, s->trained_context, r, err));
+    if (row->rope && !hfconfig_rope_is_given(c)) {
+        const hf_rope read = *r;
+        *r = *row->rope;
+        r->theta = read.theta;
+        r->partial = read.partial;
+        r->max_positions = read.max_positions;
+    }
     return settle_rope(s, row, c, err);
 }
 

@@ -26,20 +26,20 @@ typedef struct golden {
 
 /* ---- reading ---- */
 
-static size_t read_ids(const json_t *list, int32_t *out, size_t capacity) {
+static inline size_t read_ids(const json_t *list, int32_t *out, size_t capacity) {
     const size_t n = json_array_size(list);
     assert_true(n && n <= capacity);
     for (size_t i = 0; i < n; i++) out[i] = (int32_t)json_integer_value(json_array_get(list, i));
     return n;
 }
 
-static const ckpt_tensor *tensor(const golden *g, const char *name) {
+static inline const ckpt_tensor *tensor(const golden *g, const char *name) {
     for (size_t i = 0; i < g->file.n_tensors; i++)
         if (!strcmp(g->file.tensors[i].name, name)) return &g->file.tensors[i];
     return NULL;
 }
 
-static void read_golden(golden *g, const char *root, const json_t *entry) {
+static inline void read_golden(golden *g, const char *root, const json_t *entry) {
     char path[640];
     json_t *doc;
     const json_t *tolerance = json_object_get(entry, "tolerance");
@@ -70,7 +70,7 @@ static void read_golden(golden *g, const char *root, const json_t *entry) {
 
 /* ---- running ---- */
 
-static qp_model *open_model(const golden *g, const char *level, int threads, qp_precision precision) {
+static inline qp_model *open_model(const golden *g, const char *level, int threads, qp_precision precision) {
     const qp_model_options o = {
         .size = sizeof o, .device = "cpu", .cpu_level = level, .threads = threads, .precision = precision};
     qp_model *m;
@@ -80,7 +80,7 @@ static qp_model *open_model(const golden *g, const char *level, int threads, qp_
 }
 
 /* Feeds ids in pieces of `piece`; logits of the last `last` positions, freed by the caller. */
-static float *logits_of(const qp_model *m, const int32_t *ids, size_t n, size_t last, size_t piece, size_t vocabulary) {
+static inline float *logits_of(const qp_model *m, const int32_t *ids, size_t n, size_t last, size_t piece, size_t vocabulary) {
     qp_sequence *s;
     qp_error err;
     float *out = mem_zarray(last * vocabulary, sizeof *out), *at = out;
@@ -97,7 +97,7 @@ static float *logits_of(const qp_model *m, const int32_t *ids, size_t n, size_t 
     return out;
 }
 
-static double max_difference(const float *a, const float *b, size_t n) {
+static inline double max_difference(const float *a, const float *b, size_t n) {
     double worst = 0;
     for (size_t i = 0; i < n; i++) {
         const double d = fabs((double)a[i] - b[i]);
@@ -107,13 +107,13 @@ static double max_difference(const float *a, const float *b, size_t n) {
     return worst;
 }
 
-static double relative_rmse(const float *a, const float *b, size_t n, double scale) {
+static inline double relative_rmse(const float *a, const float *b, size_t n, double scale) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
     return sqrt(sum / (double)n) / scale;
 }
 
-static void greedy_equals(const golden *g, const qp_model *m, const char *level) {
+static inline void greedy_equals(const golden *g, const qp_model *m, const char *level) {
     qp_generator *gen;
     qp_job *job;
     qp_event event;

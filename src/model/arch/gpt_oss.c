@@ -54,11 +54,14 @@ static qp_status layers(model_shape *s, const hfconfig *c, qp_error *err) {
     return arch_all_experts(s, c, err);
 }
 
+static const hf_rope rope = {.kind = HF_ROPE_YARN, .factor = 32, .original_max = 4096, .beta_fast = 32, .beta_slow = 1};
+
 const arch_row arch_gpt_oss = {
     .hf_name = "GptOssForCausalLM",
     .keys = keys,
     .slots = slots,
     .rope_theta = 150000,
+    .rope = &rope,
     .adjust = adjust,
     .layers = layers,
     .about = "sinks, a window on every other layer, clamped gates of experts",

@@ -167,11 +167,15 @@ static qp_status apertus_adjust(model_shape *s, const hfconfig *c, qp_error *err
                    utf8_shown(shown, sizeof shown, name));
 }
 
+static const hf_rope apertus_rope = {
+    .kind = HF_ROPE_LLAMA3, .factor = 8, .original_max = 8192, .low_freq_factor = 1, .high_freq_factor = 4};
+
 const arch_row arch_apertus = {
     .hf_name = "ApertusForCausalLM",
     .keys = apertus_keys,
     .slots = apertus_slots,
     .rope_theta = 12000000,
+    .rope = &apertus_rope,
     .qk_norm = QK_NORM_HEADS,
     .adjust = apertus_adjust,
     .layers = arch_plain_layers,

@@ -98,11 +98,39 @@ static const config_key qwen3_moe_keys[] = {
 
 static const slot_row qwen3_moe_slots[] = {ARCH_SLOT_LLAMA, QK_NORMS, ARCH_SLOT_QWEN_EXPERTS, {.pattern = NULL}};
 
-static qp_status moe_layers(model_shape *s, const hfconfig *c, qp_error *err) {
+static qp_status mark_experts(model_shape *s, const hfconfig *c, qp_error *err) {
     int64_t step = 1;
-    ERR_TRY(qwen_layers(s, c, err));
     ERR_TRY(hfconfig_int(c, "decoder_sparse_step", 1, SHAPE_MAX_LAYERS, &step, err));
     return arch_mark_experts(s, c, 0, (int)step, "mlp_only_layers", err);
+}
+
+/* 0: windows are not used. */
+static qp_status used_window(int *out, const hfconfig *c, qp_error *err) {
+    bool is_used = false;
+    *out = 0;
+    ERR_TRY(hfconfig_bool(c, "use_sliding_window", &is_used, err));
+    return is_used ? arch_window(out, c, 4096, err) : QP_OK;
+}
+
+/* Where windows are used: every other layer below max_window_layers. */
+static qp_status qwen2_moe_layers(model_shape *s, const hfconfig *c, qp_error *err) {
+    int window;
+    int64_t end = 28;
+    ERR_TRY(used_window(&window, c, err));
+    ERR_TRY(hfconfig_int(c, "max_window_layers", 0, INT32_MAX, &end, err));
+    ERR_TRY(arch_layers_by_pattern(s, c, window, 2, err));
+    const json_t *types = hfconfig_value(c, "layer_types");
+    for (int i = 0; i < s->n_layers && (!types || json_is_null(types)); i++)
+        if (i >= end) s->layers[i].window = 0;
+    return mark_experts(s, c, err);
+}
+
+/* Where windows are used: all layers. */
+static qp_status qwen3_moe_layers(model_shape *s, const hfconfig *c, qp_error *err) {
+    int window;
+    ERR_TRY(used_window(&window, c, err));
+    arch_layers_alike(s, window);
+    return mark_experts(s, c, err);
 }
 
 static qp_status has_switch(model_shape *s, const hfconfig *c, qp_error *err) {
@@ -116,7 +144,7 @@ const arch_row arch_qwen2_moe = {
     .slots = qwen2_moe_slots,
     .rope_theta = 10000,
     .adjust = has_switch,
-    .layers = moe_layers,
+    .layers = qwen2_moe_layers,
     .about = "experts, and a shared one behind a sigmoid",
 };
 
@@ -126,6 +154,6 @@ const arch_row arch_qwen3_moe = {
     .slots = qwen3_moe_slots,
     .rope_theta = 10000,
     .qk_norm = QK_NORM_HEADS,
-    .layers = moe_layers,
+    .layers = qwen3_moe_layers,
     .about = "experts over Qwen3",
 };
