@@ -32,7 +32,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { LONGEST_REQUEST_LINE = 8192, MARGIN_CONNECTIONS = 64, STREAM_BLOCK = 16384 };
+enum { LONGEST_REQUEST_LINE = 8192, MARGIN_CONNECTIONS = 64, STREAM_BLOCK = 16384, SEND_BUFFER = 256 << 10 };
 
 struct transport {
     struct server *server;
@@ -65,10 +65,11 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
     }
     const union MHD_ConnectionInfo *fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     const union MHD_ConnectionInfo *from = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const int on = 1;
+    const int on = 1, most = SEND_BUFFER; /* else the kernel keeps megabytes for each reader that stops */
     char peer[64];
     describe_peer(peer, sizeof peer, from->client_addr);
     setsockopt(fd->connect_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd->connect_fd, SOL_SOCKET, SO_SNDBUF, &most, sizeof most);
     *socket_context = conns_open(t->conns, fd->connect_fd, peer);
 }
 
@@ -115,8 +116,9 @@ static void log_request(exchange *x) {
         SLOG_N("itl_p50_ms", has_text && f->gap_max_s > 0 ? f->gap_p50_s * 1e3 : unknown),
         SLOG_N("itl_p99_ms", has_text && f->gap_max_s > 0 ? f->gap_p99_s * 1e3 : unknown),
         SLOG_N("itl_max_ms", has_text && f->gap_max_s > 0 ? f->gap_max_s * 1e3 : unknown),
-        SLOG_N("decode_tps",
-               is_gen && f->n == 1 && f->decode_s > 0 ? ((double)f->completion_tokens - 1) / f->decode_s : unknown),
+        SLOG_N("decode_tps", is_gen && f->n == 1 && f->completion_tokens > 1 && f->decode_s > 0
+                                 ? ((double)f->completion_tokens - 1) / f->decode_s
+                                 : unknown),
         SLOG_N("prefill_tps", is_gen && computed >= 8 && f->prefill_s > 0 ? computed / f->prefill_s : unknown),
         SLOG_N("total_ms", (now - r->arrived) * 1e3),
         SLOG_W("cancel_cause", x->cause == CAUSE_NONE ? NULL : http_cause_text(x->cause)),

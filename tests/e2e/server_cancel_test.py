@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+"""Clients that leave, stop reading, come in crowds; a server that is told to end. Acceptance tests T23, T30-T32, T34,
+T37, T38 and T63 of the server's specification.
+
+QUIPU_SERVER_LONG=1 does T31 and T32 with all 1000 requests and T23 with full waits.
+
+usage: server_cancel_test.py PROGRAM FIXTURES [unittest options]     run from the root of the repository
+"""
+import json
+import os
+import random
+import signal
+import socket
+import statistics
+import struct
+import threading
+import time
+import unittest
+
+from server_kit import ADMIN, API, Server, is_quiet, read_all, run, status_of, unchunk, wait_until
+
+PROGRAM = ""
+LONG = bool(os.environ.get("QUIPU_SERVER_LONG"))
+NOTICED = 0.1  # seconds within which a vanished client must be noticed, and one step
+SLACK = 0.25   # of a machine that other tests share
+PROMPT = "Once upon a time there was a king who had three sons. "
+
+
+def vanish(s, how):
+    """A client that goes: in good order, with a reset, or only with its sending side."""
+    if how == "reset":
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if how == "half":
+        s.shutdown(socket.SHUT_WR)
+    else:
+        s.close()
+
+
+class Cancel(unittest.TestCase):
+    def setUp(self):
+        self.server = Server(PROGRAM, *self.options())
+
+    def tearDown(self):
+        if self.server.process.poll() is None:
+            self.assertEqual(self.server.end(), 0, self.server.log()[-1000:])
+        self.server.close()
+
+    def options(self):
+        return {"test_T30_queued": ["--max-batch-size", "1"],
+                "test_T30_prefill": ["--chunk-size", "64"], "test_T37_queue_full": ["--max-batch-size", "1",
+                                                                                   "--max-queue", "2"],
+                "test_T23_stalled_reader": ["--write-stall-timeout", "2", "--context", "65536"],
+                "test_T23_slow_reader": ["--context", "65536"], "test_T63_second_signal": ["--context", "65536"],
+                "test_half_close_ignored": ["--half-close", "ignore"],
+                "test_T63_drain_timeout": ["--drain-timeout", "0.5", "--context", "65536"],
+                }.get(self._testMethodName, [])
+
+    def generate(self, tokens=1000, stream=True, **fields):
+        return self.server.open_stream(prompt=fields.pop("prompt", PROMPT), max_tokens=tokens, ignore_eos=True,
+                                       temperature=1.0, seed=7, stream=stream, **fields)
+
+    def running(self):
+        return int(self.server.metric("requests_running"))
+
+    def check_gone(self, s, how, wanted=1, before=None):
+        cancelled = 'cancelled_total{cause="disconnect"}'
+        count = self.server.metric(cancelled)
+        vanish(s, how)
+        took = wait_until(lambda: self.running() + self.server.metric("requests_waiting") == (before or 0), 5, 0.002)
+        self.assertLess(took, NOTICED + SLACK)
+        wait_until(lambda: self.server.metric(cancelled) == count + wanted, 2)
+
+    # ---- T30 ----
+
+    def test_T30_decode(self):
+        for stream in (True, False):
+            for how in ("close", "reset", "half"):
+                with self.subTest(stream=stream, how=how):
+                    s = self.generate(1500, stream)
+                    wait_until(lambda: self.running() == 1)
+                    time.sleep(0.05)
+                    self.check_gone(s, how)
+                    s.close()
+        wait_until(lambda: self.server.metric("kv_pages_free") == self.server.metric("kv_pages_total"))
+
+    def test_T30_prefill(self):
+        for stream in (True, False):
+            with self.subTest(stream=stream):
+                s = self.generate(5, stream, prompt=PROMPT * 130 + str(stream))
+                wait_until(lambda: self.running() == 1 or self.server.metric("prompt_tokens_total") > 512, 5, 0.001)
+                self.check_gone(s, "close")
+                s.close()
+
+    def test_T30_queued(self):
+        first = self.generate(1900)
+        wait_until(lambda: self.running() == 1)
+        for stream in (True, False):
+            for how in ("close", "reset", "half"):
+                with self.subTest(stream=stream, how=how):
+                    s = self.generate(5, stream)
+                    wait_until(lambda: self.server.metric("requests_waiting") == 1)
+                    self.check_gone(s, how, before=1)
+                    s.close()
+        first.close()
+
+    def test_T30_logged_as_499(self):
+        s = self.generate(1500)
+        s.recv(100)
+        s.close()
+        wait_until(lambda: [e for e in self.server.events("request") if e["status"] == 499])
+        event = [e for e in self.server.events("request") if e["status"] == 499][0]
+        self.assertEqual(event["cancel_cause"], "disconnect")
+        self.assertEqual(event["path"], "/v1/completions")
+
+    def test_half_close_ignored(self):
+        with self.generate(8, stream=False) as s:
+            s.shutdown(socket.SHUT_WR)
+            self.assertEqual(status_of(s.recv(65536)), 200)
+
+    def test_half_close_of_quick_requests(self):
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=5) as s:
+            s.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nx-api-key: %s\r\n\r\n" % API.encode())
+            s.shutdown(socket.SHUT_WR)
+            self.assertEqual(status_of(s.recv(65536)), 200)
+
+    # ---- T31, T34: crowds ----
+
+    def test_T31_random_vanishing(self):
+        total = 1000 if LONG else 200
+        dice = random.Random(5)
+        self.server.post("/v1/completions", {"prompt": PROMPT, "max_tokens": 5, "n": 8})  # all threads are there now
+        threads, descriptors, resident = self.server.threads(), self.server.descriptors(), 0
+        lock = threading.Lock()
+        left = list(range(total))
+        problems = []
+
+        def client():
+            while True:
+                with lock:
+                    if not left:
+                        return
+                    i = left.pop()
+                    stays, stream, wait = dice.random() < 0.5, dice.random() < 0.5, dice.random() * 0.15
+                    prompt = PROMPT * dice.choice((1, 1, 1, 20, 60)) + str(i)
+                    how = dice.choice(("close", "reset", "half"))
+                s = self.generate(dice.choice((1, 8, 30)), stream, prompt=prompt)
+                if stays:
+                    answer = b""
+                    s.settimeout(60)
+                    while not (answer.endswith(b"0\r\n\r\n") if stream else b"}]" in answer):
+                        part = s.recv(65536)
+                        answer += part
+                        if not part:
+                            break
+                    if status_of(answer) != 200:
+                        problems.append(answer[:300])
+                else:
+                    time.sleep(wait)
+                    vanish(s, how)
+                s.close()
+
+        crowd = [threading.Thread(target=client) for _ in range(24)]
+        for t in crowd:
+            t.start()
+        for t in crowd:
+            t.join()
+        self.assertEqual(problems, [])
+        wait_until(lambda: is_quiet(self.server), 5)
+        m = self.server.metrics()
+        self.assertEqual(m["quipu_kv_pages_free"], m["quipu_kv_pages_total"])
+        wait_until(lambda: self.server.descriptors() <= descriptors, 5)
+        self.assertEqual(self.server.threads(), threads)
+        resident = self.server.resident()
+        status, _, data = self.server.post("/v1/completions", {"prompt": PROMPT, "max_tokens": 5})
+        self.assertEqual(status, 200, data)
+        self.assertLess(self.server.resident() - resident, 16 << 20)
+
+    def test_T32_latency_does_not_grow(self):
+        total, group = (1000, 100) if LONG else (300, 50)
+        connection = self.server.connect()
+        times, resident = [], 0
+        body = json.dumps({"prompt": PROMPT, "max_tokens": 4, "temperature": 0, "ignore_eos": True})
+        for i in range(total):
+            began = time.monotonic()
+            connection.request("POST", "/v1/completions", body, {"x-api-key": API})
+            answer = connection.getresponse()
+            self.assertEqual(answer.status, 200)
+            answer.read()
+            times.append(time.monotonic() - began)
+            if i == group:
+                resident = self.server.resident()
+        first, last = statistics.median(times[10:10 + group]), statistics.median(times[-group:])
+        self.assertLess(last, first * (1.10 if LONG else 1.5) + 0.0005)
+        self.assertLess(self.server.resident() - resident, 16 << 20)
+
+    def test_T34_several_choices(self):
+        s = self.generate(1500, n=4)
+        wait_until(lambda: self.running() == 4)
+        self.check_gone(s, "close")
+
+    def test_256_streams(self):
+        """All at once, each to its end; and whoever reads slowly slows nobody."""
+        total = 256
+        sockets = [self.generate(6, prompt="Say %d" % i) for i in range(total)]
+        for i, s in enumerate(sockets):
+            answer = b""
+            while not answer.endswith(b"0\r\n\r\n"):
+                part = s.recv(65536)
+                self.assertTrue(part, (i, answer))
+                answer += part
+            self.assertIn(b"data: [DONE]\n\n", answer)
+            s.close()
+        wait_until(lambda: is_quiet(self.server))
+
+    # ---- T23: readers that do not read ----
+
+    def test_T23_slow_reader(self):
+        slow = self.generate(1900, receive_buffer=4096, n=8)
+        wait_until(lambda: self.running() == 8)
+        began = time.monotonic()
+        with self.generate(30) as other:
+            answer = b""
+            while b"[DONE]" not in answer:
+                answer += other.recv(65536)
+        self.assertLess(time.monotonic() - began, 30)
+        time.sleep(30 if LONG else 2)
+        self.assertLess(self.server.metric("stream_queue_events"), 300)
+        answer, text = b"", {}
+        while not answer.endswith(b"0\r\n\r\n"):
+            part = slow.recv(1 << 20)
+            self.assertTrue(part, answer[-200:])
+            answer += part
+        body, _ = unchunk(answer.partition(b"\r\n\r\n")[2])
+        for event in body.decode().split("\n\n"):
+            if event.startswith("data: {"):
+                for choice in json.loads(event[6:])["choices"]:
+                    text[choice["index"]] = text.get(choice["index"], "") + choice["text"]
+        slow.close()
+        self.assertEqual(sorted(text), list(range(8)))
+        whole = json.loads(self.server.post("/v1/completions", {
+            "prompt": PROMPT, "max_tokens": 1900, "ignore_eos": True, "temperature": 1.0, "seed": 7},
+            timeout=120)[2])["choices"][0]["text"]
+        self.assertEqual(text[0], whole, "the slow reader's text is not complete")
+
+    def test_T23_stalled_reader(self):
+        s = self.generate(1900, receive_buffer=2048, n=16, logprobs=5)
+        wait_until(lambda: self.server.metric('cancelled_total{cause="stall"}') == 1, 60, 0.1)
+        wait_until(lambda: self.running() == 0)
+        self.assertEqual(self.server.metric("stream_write_stalls_total"), 1)
+        s.close()
+
+    # ---- T37, T38: no room ----
+
+    def test_T37_queue_full(self):
+        held = [self.generate(1900)]
+        wait_until(lambda: self.running() == 1)
+        held += [self.generate(5), self.generate(5)]
+        wait_until(lambda: self.server.metric("requests_waiting") == 2)
+        status, headers, data = self.server.post("/v1/completions", {"prompt": "x", "max_tokens": 2})
+        self.assertEqual(status, 503, data)
+        self.assertEqual(json.loads(data)["error"]["code"], "server_overloaded")
+        self.assertTrue(1 <= int(headers["Retry-After"]) <= 60)
+        for s in held:
+            s.close()
+        wait_until(lambda: is_quiet(self.server))
+        self.assertEqual(self.server.post("/v1/completions", {"prompt": "x", "max_tokens": 2})[0], 200)
+
+    def test_T38_too_long_and_then_idle(self):
+        status, _, data = self.server.post("/v1/completions", {"prompt": PROMPT * 1000, "max_tokens": 5})
+        self.assertEqual(status, 400, data)
+        self.assertEqual(json.loads(data)["error"]["code"], "context_length_exceeded")
+        time.sleep(0.3)
+        before = self.server.cpu()
+        time.sleep(1)
+        self.assertLess(self.server.cpu() - before, 0.1, "something spins")
+
+    # ---- jobs ----
+
+    def test_jobs_are_listed_and_cancelled(self):
+        s = self.generate(1900)
+        wait_until(lambda: self.running() == 1)
+        jobs = self.server.json("GET", "/v1/jobs")["data"]
+        self.assertEqual([j["state"] for j in jobs], ["decode"])
+        self.assertEqual(self.server.json("GET", "/v1/jobs", key="c" * 32)["data"], [], "jobs of another key")
+        self.assertEqual(len(self.server.json("GET", "/v1/jobs", key=ADMIN)["data"]), 1)
+        self.assertEqual(len(self.server.json("GET", "/slots")), 1)
+        self.assertEqual(self.server.ask("DELETE", "/v1/jobs/" + jobs[0]["id"], key="c" * 32)[0], 404)
+        answer = self.server.json("DELETE", "/v1/jobs/" + jobs[0]["request_id"])
+        self.assertEqual(answer, {"id": jobs[0]["request_id"], "cancelled": True})
+        rest = b""
+        while not rest.endswith(b"0\r\n\r\n"):
+            part = s.recv(65536)
+            self.assertTrue(part)
+            rest += part
+        self.assertIn(b"data: [DONE]\n\n", rest)
+        self.assertEqual(self.server.metric('cancelled_total{cause="api"}'), 1)
+        s.close()
+
+    # ---- T63: the end ----
+
+    def read_stream_end(self, s):
+        data = read_all(s)
+        s.close()
+        self.assertTrue(data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), data[-300:])
+        events = [json.loads(e[6:]) for e in unchunk(data.partition(b"\r\n\r\n")[2] or data)[0].decode().split("\n\n")
+                  if e.startswith("data: {")] if data.startswith(b"HTTP") else []
+        return events
+
+    def test_T63_drain_lets_streams_end(self):
+        streams = [self.generate(150) for _ in range(4)]
+        wait_until(lambda: self.running() == 4)
+        self.server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        self.assertEqual(self.server.get("/health/live")[0], 200)
+        status, headers, _ = self.server.get("/health/ready")
+        self.assertEqual(status, 503)
+        self.assertIsNotNone(headers["Retry-After"])
+        status, headers, data = self.server.post("/v1/completions", {"prompt": "x", "max_tokens": 2})
+        self.assertEqual((status, json.loads(data)["error"]["code"]), (503, "draining"))
+        self.assertEqual((headers["Connection"] or "").lower(), "close")
+        self.assertIsNotNone(headers["Retry-After"])
+        self.assertEqual(self.server.get("/v1/models")[0], 200)
+        for s in streams:
+            events = self.read_stream_end(s)
+            self.assertEqual(events[-1]["choices"][0]["finish_reason"], "length")
+        self.assertEqual(self.server.process.wait(35), 0)
+
+    def test_T63_drain_timeout(self):
+        streams = [self.generate(1900, n=8) for _ in range(4)]
+        wait_until(lambda: self.running() == 32)
+        began = time.monotonic()
+        self.server.process.send_signal(signal.SIGTERM)
+        for s in streams:
+            events = self.read_stream_end(s)
+            self.assertIn("length", [c["finish_reason"] for e in events for c in e["choices"]])
+        self.assertEqual(self.server.process.wait(10), 0)
+        self.assertLess(time.monotonic() - began, 5.5)
+
+    def test_T63_second_signal(self):
+        s = self.generate(1900, n=16)
+        wait_until(lambda: self.running() == 16)
+        self.server.process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        self.assertIsNone(self.server.process.poll())
+        began = time.monotonic()
+        self.server.process.send_signal(signal.SIGTERM)
+        self.read_stream_end(s)
+        self.assertEqual(self.server.process.wait(10), 0)
+        self.assertLess(time.monotonic() - began, 3)
+
+    def test_T63_order_over_http(self):
+        self.assertEqual(self.server.post("/admin/drain", b"", ADMIN)[0], 200)
+        self.assertEqual(self.server.process.wait(10), 0)
+
+
+if __name__ == "__main__":
+    run(globals())
