@@ -19,7 +19,7 @@ route_handler jobs_list, jobs_cancel, jobs_slots;
 /* info_routes.c */
 route_handler info_permission, info_props, info_service, info_not_implemented, info_root;
 /* oai_routes.c */
-route_handler oai_chat, oai_completions, oai_embeddings;
+route_handler oai_chat, oai_completions, oai_embeddings, oai_openapi;
 /* responses.c */
 route_handler responses_create, responses_count;
 /* anthropic.c */

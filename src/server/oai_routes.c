@@ -1,6 +1,7 @@
 /* oai_routes.c — POST /v1/chat/completions, /v1/completions, /v1/embeddings: from the request to its generation. */
 #include "generate.h"
 #include "handlers.h"
+#include "openapi.h"
 
 void oai_chat(http_request *r) {
     generation *g = generate_open(r, NULL);
@@ -27,3 +28,5 @@ void oai_embeddings(http_request *r) {
         reply_error(r, FAULT_NOT_IMPLEMENTED, NULL, "embeddings: this version does not compute them");
     json_decref(body);
 }
+
+void oai_openapi(http_request *r) { reply_json(r, 200, openapi_describe(qp_version())); }

@@ -31,6 +31,8 @@ const route_row route_rows[] = {
     {HTTP_POST, "/v1/messages", anthropic_messages, ACCESS_API, ROUTE_GENERATES | ROUTE_ANTHROPIC | ROUTE_NO_DONE, TIER_P1},
     {HTTP_POST, "/v1/messages/count_tokens", anthropic_count, ACCESS_API, ROUTE_ANTHROPIC, TIER_P1},
 
+    {HTTP_GET, "/openapi.json", oai_openapi, ACCESS_NONE, 0, TIER_P1},
+
     {HTTP_POST, "/v1/token/encode", tokens_encode, ACCESS_API, 0, TIER_P0},
     {HTTP_POST, "/v1/token/decode", tokens_decode, ACCESS_API, 0, TIER_P0},
     {HTTP_POST, "/tokenize", tokens_tokenize, ACCESS_API, 0, TIER_P1},
