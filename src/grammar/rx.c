@@ -92,33 +92,56 @@ static uint16_t deeper(const rx_pool *p, rx a, uint16_t depth) {
     return inner > depth ? inner : depth;
 }
 
-/* What follows from the parts: nullable, hard, counts, depth. */
-static void derive_flags(const rx_pool *p, rx_node *n, const rx *kids) {
-    const uint8_t passed = RX_HARD | RX_COUNTS;
-    if (n->op == RX_OP_CONCAT) {
-        const rx_node *head = &p->nodes[n->a], *tail = &p->nodes[n->b];
-        n->flags = (head->flags & tail->flags & RX_NULLABLE) | ((head->flags | tail->flags) & passed);
-        n->depth = deeper(p, n->a, tail->depth);
-    } else if (kids) {
-        uint8_t any = 0, all = 0xFF;
-        for (uint32_t i = 0; i < n->b; i++) {
-            any |= p->nodes[kids[i]].flags;
-            all &= p->nodes[kids[i]].flags;
-            n->depth = deeper(p, kids[i], n->depth);
-        }
-        n->flags =
-            ((n->op == RX_OP_OR ? any : all) & RX_NULLABLE) | (any & passed) | (n->op == RX_OP_AND ? RX_HARD : 0);
-    } else if (n->op == RX_OP_NOT || n->op == RX_OP_REPEAT || n->op == RX_OP_LAZY) {
-        const rx_node *inner = &p->nodes[n->a];
-        n->flags = inner->flags & passed;
-        n->depth = deeper(p, n->a, 0);
-        if (n->op == RX_OP_NOT) n->flags |= RX_HARD | (inner->flags & RX_NULLABLE ? 0 : RX_NULLABLE);
-        if (n->op == RX_OP_LAZY) n->flags |= inner->flags & RX_NULLABLE;
-        if (n->op == RX_OP_REPEAT && (n->min == 0 || inner->flags & RX_NULLABLE)) n->flags |= RX_NULLABLE;
-        if (n->op == RX_OP_REPEAT && (n->max != RX_INFINITE || n->min > 1)) n->flags |= RX_COUNTS;
-    } else if (n->op == RX_OP_EMPTY || (n->op == RX_OP_MULTIPLE && n->b == 0)) {
-        n->flags = RX_NULLABLE;
+static void flags_of_concat(const rx_pool *p, rx_node *n) {
+    const rx_node *head = &p->nodes[n->a], *tail = &p->nodes[n->b];
+    const uint8_t any = head->flags | tail->flags, all = head->flags & tail->flags;
+    n->flags = (all & (RX_NULLABLE | RX_FINITE)) | (any & (RX_HARD | RX_COUNTS | RX_ENDLESS));
+    n->depth = deeper(p, n->a, tail->depth);
+}
+
+static void flags_of_many(const rx_pool *p, rx_node *n, const rx *kids) {
+    uint8_t any = 0, all = 0xFF;
+    for (uint32_t i = 0; i < n->b; i++) {
+        any |= p->nodes[kids[i]].flags;
+        all &= p->nodes[kids[i]].flags;
+        n->depth = deeper(p, kids[i], n->depth);
     }
+    n->flags = any & (RX_HARD | RX_COUNTS);
+    if (n->op == RX_OP_OR)
+        n->flags |= (any & (RX_NULLABLE | RX_ENDLESS)) | (all & RX_FINITE);
+    else
+        n->flags |= (all & RX_NULLABLE) | (any & RX_FINITE) | RX_HARD;
+}
+
+static void flags_of_one(const rx_pool *p, rx_node *n) {
+    const rx_node *inner = &p->nodes[n->a];
+    const bool is_bounded = n->max != RX_INFINITE;
+    n->flags = inner->flags & (RX_HARD | RX_COUNTS);
+    n->depth = deeper(p, n->a, 0);
+    if (n->op == RX_OP_NOT) n->flags |= RX_HARD | (inner->flags & RX_NULLABLE ? 0 : RX_NULLABLE);
+    if (n->op == RX_OP_NOT && inner->flags & RX_FINITE) n->flags |= RX_ENDLESS;
+    if (n->op == RX_OP_LAZY) n->flags |= inner->flags & (RX_NULLABLE | RX_FINITE);
+    if (n->op != RX_OP_REPEAT) return;
+    if (n->min == 0 || inner->flags & RX_NULLABLE) n->flags |= RX_NULLABLE;
+    if (is_bounded || n->min > 1) n->flags |= RX_COUNTS;
+    if (!is_bounded || (n->min && inner->flags & RX_ENDLESS)) n->flags |= RX_ENDLESS;
+    if (is_bounded) n->flags |= inner->flags & RX_FINITE;
+}
+
+/* What follows from the parts: nullable, hard, counts, how many words, depth. */
+static void derive_flags(const rx_pool *p, rx_node *n, const rx *kids) {
+    if (n->op == RX_OP_CONCAT)
+        flags_of_concat(p, n);
+    else if (kids)
+        flags_of_many(p, n, kids);
+    else if (n->op == RX_OP_NOT || n->op == RX_OP_REPEAT || n->op == RX_OP_LAZY)
+        flags_of_one(p, n);
+    else if (n->op == RX_OP_EMPTY)
+        n->flags = RX_NULLABLE | RX_FINITE;
+    else if (n->op == RX_OP_SET)
+        n->flags = RX_FINITE;
+    else if (n->op == RX_OP_MULTIPLE)
+        n->flags = RX_ENDLESS | (n->b == 0 ? RX_NULLABLE : 0);
 }
 
 static rx add_node(rx_pool *p, const rx_node *wanted, const rx *kids) {

@@ -22,10 +22,12 @@ typedef enum rx_op {
 
 enum {
     RX_NULLABLE = 1,
-    RX_HARD = 2,    /* an intersection or complement inside: may be empty without being RX_NONE */
-    RX_HAS = 4,     /* hard, and known to have a word */
-    RX_HAS_NOT = 8, /* hard, and known to have none */
-    RX_COUNTS = 16, /* a bounded repetition inside */
+    RX_HARD = 2,     /* an intersection or complement inside: may be empty without being RX_NONE */
+    RX_HAS = 4,      /* hard, and known to have a word */
+    RX_HAS_NOT = 8,  /* hard, and known to have none */
+    RX_COUNTS = 16,  /* a bounded repetition inside */
+    RX_ENDLESS = 32, /* for sure infinitely many words, if any at all */
+    RX_FINITE = 64,  /* for sure finitely many */
 };
 enum { RX_MOST_DEPTH = 1000, RX_NO_DERIVATIVE = UINT32_MAX };
 

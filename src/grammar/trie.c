@@ -4,8 +4,6 @@
 #include "base/utf8.h"
 #include <stdlib.h>
 
-enum { FEW_CHARS = 12 };
-
 typedef struct entry {
     uint64_t head; /* the first eight bytes, big-endian: most comparisons end here */
     span bytes;
@@ -62,7 +60,7 @@ static uint8_t slice_of(span bytes) {
         if (!length || c < 0x20 || c == '"' || c == '\\' || c == 0x7F) return TRIE_REST;
         i += (size_t)length;
     }
-    return n_chars <= FEW_CHARS ? 0 : 1;
+    return n_chars <= TRIE_FEW_CHARS ? 0 : 1;
 }
 
 static uint64_t head_of(span bytes) {
@@ -167,7 +165,7 @@ static qp_status fill_slice(trie *t, int index, const entry *list, size_t n, qp_
     for (size_t i = 0; i < n; i++)
         most += list[i].bytes.bytes - (i ? common_bytes(list[i - 1].bytes, list[i].bytes) : 0);
     if (most >= TRIE_NO_ID) return err_set(err, QP_TOO_LARGE, 0, "vocabulary trie: %zu nodes, at most 2^24", most);
-    s->most_chars = index == 0 ? FEW_CHARS : TRIE_MOST_BYTES;
+
     s->nodes = take(t, most + 1, sizeof *s->nodes);
     s->mask = take(t, ((size_t)t->size + 31) / 32 + 1, sizeof *s->mask);
     if (!s->nodes || !s->mask) return err_no_memory(err, most * sizeof *s->nodes, "vocabulary trie");

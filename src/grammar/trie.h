@@ -34,7 +34,7 @@ typedef struct trie_node {
     uint32_t id : 24, byte : 8;   /* TRIE_NO_ID: no token ends here */
     uint32_t size : 24, pops : 8; /* nodes below and itself; levels to leave behind them */
 } trie_node;
-enum { TRIE_NO_ID = 0xFFFFFF, TRIE_MOST_BYTES = 255, TRIE_REST = 2, TRIE_SLICES = 3 };
+enum { TRIE_NO_ID = 0xFFFFFF, TRIE_MOST_BYTES = 255, TRIE_REST = 2, TRIE_SLICES = 3, TRIE_FEW_CHARS = 12 };
 
 /* Slices 0 and 1: whole characters that stand for themselves in a JSON string, up to 12 of them and more; TRIE_REST:
  * all others. */
@@ -42,7 +42,7 @@ typedef struct trie_slice {
     trie_node *nodes;
     uint32_t n_nodes;
     uint32_t *mask; /* [words], with all ids that share bytes */
-    int most_chars; /* of a token */
+
 } trie_slice;
 const trie_slice *trie_slice_at(const trie *t, int index);
 /* Pairs (id in the trie, other id with the same bytes). */

@@ -4,6 +4,7 @@
  * over or the next node follows. Where a terminal is complete, the parser gives the row behind it and both readings go
  * on. Heads of each depth lie behind those of the depth before, so leaving a subtree forgets them for free. */
 #include "grammar_impl.h"
+#include "slice.h"
 #include <stdio.h>
 
 bool walk_room(heads *s, uint32_t more) {
@@ -107,84 +108,6 @@ uint32_t walk_special(grammar *g, heads *s, uint32_t first, uint32_t n, int32_t 
     return is_within_budget(g) ? s->n - from : 0;
 }
 
-/* ---- slices ---- */
-
-/* Follows every byte of [low, high] from each of the states; the distinct ones behind them. */
-typedef struct state_list {
-    uint32_t at[64];
-    int n;
-} state_list;
-
-static bool add_state(state_list *l, uint32_t state) {
-    for (int i = 0; i < l->n; i++)
-        if (l->at[i] == state) return true;
-    if (l->n == 64) return false;
-    l->at[l->n++] = state;
-    return true;
-}
-
-static bool step_range(grammar *g, const state_list *from, int low, int high, state_list *to) {
-    for (int i = 0; i < from->n; i++)
-        for (int b = low; b <= high; b++) {
-            const uint32_t next = lexer_step(&g->automaton, from->at[i], (uint8_t)b);
-            const uint32_t state = next & LEXER_STATE;
-            if (next == 0 || next == LEXER_DEAD || !g->automaton.states[state].n_parts || !add_state(to, state))
-                return false;
-        }
-    return true;
-}
-
-/* Every character that stands for itself in a JSON string, from each of the states. */
-static bool step_chars(grammar *g, const state_list *from, state_list *to) {
-    static const struct {
-        uint8_t lead_low, lead_high, next_low, next_high, n_more;
-    } kinds[] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1},
-                 {0xED, 0xED, 0x80, 0x9F, 1}, {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2},
-                 {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2}};
-    if (!step_range(g, from, 0x20, 0x21, to) || !step_range(g, from, 0x23, 0x5B, to) ||
-        !step_range(g, from, 0x5D, 0x7E, to))
-        return false;
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        state_list lead = {.n = 0}, second = {.n = 0}, third = {.n = 0};
-        if (!step_range(g, from, kinds[k].lead_low, kinds[k].lead_high, &lead)) return false;
-        if (kinds[k].n_more == 0) {
-            if (!step_range(g, &lead, kinds[k].next_low, kinds[k].next_high, to)) return false;
-            continue;
-        }
-        if (!step_range(g, &lead, kinds[k].next_low, kinds[k].next_high, &second)) return false;
-        if (kinds[k].n_more == 2 && !step_range(g, &second, 0x80, 0xBF, &third)) return false;
-        if (!step_range(g, kinds[k].n_more == 2 ? &third : &second, 0x80, 0xBF, to)) return false;
-    }
-    return true;
-}
-
-/* Whether `most` characters of the slice stay inside terminals, whatever they are: all states met after one more
- * character are known already, or there are not more to come. */
-static bool follows_all(grammar *g, uint32_t state, int most) {
-    state_list seen = {.n = 0}, border = {.n = 1, .at = {state}};
-    for (int i = 0; i < most; i++) {
-        state_list next = {.n = 0};
-        if (!step_chars(g, &border, &next)) return false;
-        border.n = 0;
-        for (int k = 0; k < next.n; k++) {
-            const int known = seen.n;
-            if (!add_state(&seen, next.at[k])) return false;
-            if (seen.n > known) add_state(&border, next.at[k]);
-        }
-        if (border.n == 0) return true;
-    }
-    return true;
-}
-
-/* Remembered at the state: two bits a slice. */
-static bool holds_slice(grammar *g, uint32_t state, int slice) {
-    const int shift = 2 * slice, known = g->automaton.states[state].holds >> shift & 3;
-    if (known) return known == 1;
-    const bool holds = follows_all(g, state, trie_slice_at(g->vocabulary, slice)->most_chars);
-    g->automaton.states[state].holds |= (uint8_t)((holds ? 1 : 2) << shift);
-    return holds;
-}
-
 /* ---- the walk ---- */
 
 typedef struct frame {
@@ -235,7 +158,7 @@ static void walk_slice(grammar *g, heads *s, uint32_t n_now, const trie_slice *s
 
 static bool any_holds(grammar *g, const head *now, uint32_t n, int slice) {
     for (uint32_t i = 0; i < n; i++)
-        if (holds_slice(g, now[i].state & HEAD_STATE, slice)) return true;
+        if (slice_follows(&g->automaton, now[i].state & HEAD_STATE, slice)) return true;
     return false;
 }
 
