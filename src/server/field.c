@@ -125,13 +125,14 @@ bool field_take_ids(field_ids *out, const json_t *list, const char *name, double
 }
 
 /* A JSON document inside a string; "1,2,3" is the array of it. NULL: it is none. */
-static json_t *unpack(const char *text) {
+static json_t *unpack(const char *text, bool *failed) {
     strbuf b = {0};
     const bool is_bare = text[strspn(text, " ")] != '[';
     strbuf_text(&b, is_bare ? "[" : "");
     strbuf_text(&b, text);
     strbuf_text(&b, is_bare ? "]" : "");
     json_t *out = b.failed ? NULL : json_loadb(b.at, b.bytes, 0, NULL);
+    *failed = b.failed;
     strbuf_free(&b);
     return out;
 }
@@ -154,7 +155,9 @@ static bool take_loose_list(void *to, const field_row *row, const json_t *value,
     const char *text = json_string_value(value);
     const bool is_packed = row->flags & FIELD_LOOSE && text && (row->kind == FIELD_IDS || *text == '[');
     if (!is_packed) return take_list(to, row, value, name, memory, why);
-    json_t *inner = unpack(text);
+    bool failed;
+    json_t *inner = unpack(text, &failed);
+    if (failed) return refuse_memory(why, name);
     if (!inner && row->kind == FIELD_TEXTS) return take_list(to, row, value, name, memory, why);
     if (!inner)
         return refuse(why, FAULT_BAD_REQUEST, name, "%s: found \"%.80s\", expected ids as [1,2] or \"1,2\"", name,
@@ -240,7 +243,8 @@ static bool is_standard(const char *at, const field_row *row) {
     }
 }
 
-static void note_unbuilt(field_report *report, const char *name) {
+void field_note(field_report *report, const char *name) {
+    if (!report) return;
     const size_t used = strlen(report->unbuilt);
     snprintf(report->unbuilt + used, sizeof report->unbuilt - used, "%s%s", used ? ", " : "", name);
 }
@@ -256,7 +260,7 @@ bool field_read(void *out, const field_row *rows, size_t n_rows, const json_t *b
             return refuse(why, FAULT_BAD_REQUEST, row->names, "%s: missing", row->names);
         if (!value) continue;
         if (!take(to, row, value, name, memory, why)) return false;
-        if (report && row->flags & FIELD_UNBUILT && !is_standard(to, row)) note_unbuilt(report, name);
+        if (row->flags & FIELD_UNBUILT && !is_standard(to, row)) field_note(report, name);
     }
     return true;
 }

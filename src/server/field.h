@@ -70,6 +70,8 @@ bool field_take_ids(field_ids *out, const json_t *list, const char *name, double
 /* A list of non-empty strings without zero bytes, or one such string. */
 bool field_take_texts(field_texts *out, const json_t *value, const char *name, size_t most, arena *memory,
                       refusal *why);
+/* Adds a name; `report` may be NULL. */
+void field_note(field_report *report, const char *name);
 /* Refuses: "name: found KIND, expected WANTED". */
 bool field_wrong_kind(refusal *why, const char *name, const json_t *found, const char *wanted);
 

@@ -99,16 +99,11 @@ static bool read_bias(gen_fields *f, arena *memory, refusal *why) {
     return true;
 }
 
-static void note(field_report *report, const char *name) {
-    const size_t used = strlen(report->unbuilt);
-    snprintf(report->unbuilt + used, sizeof report->unbuilt - used, "%s%s", used ? ", " : "", name);
-}
-
 bool gen_fields_read(gen_fields *out, const json_t *body, arena *memory, field_report *report, refusal *why) {
     if (!field_read(out, gen_rows, gen_row_count, body, memory, report, why)) return false;
     if (!read_stop(out, memory, why) || !read_bias(out, memory, why)) return false;
-    if (out->mirostat_mode == 1) note(report, "mirostat_mode 1");
-    if (json_is_array(out->lora) ? json_array_size(out->lora) : out->lora != NULL) note(report, "lora");
+    if (out->mirostat_mode == 1) field_note(report, "mirostat_mode 1");
+    if (json_is_array(out->lora) ? json_array_size(out->lora) : out->lora != NULL) field_note(report, "lora");
     if (out->min_temp > out->max_temp)
         return refuse(why, FAULT_BAD_REQUEST, "min_temp", "min_temp: found %g, over max_temp, %g", out->min_temp,
                       out->max_temp);
