@@ -89,7 +89,7 @@ static inline void oracle_rule(oracle *o, ir_sym symbol, size_t n, uint32_t at, 
         const ir_sym *borrowed = ir_look_alternative(o->g, symbol, i, &n_symbols);
         ir_sym symbols[16];
         assert_true(n_symbols <= 16);
-        memcpy(symbols, borrowed, n_symbols * sizeof *symbols);
+        if (n_symbols) memcpy(symbols, borrowed, n_symbols * sizeof *symbols);
         oracle_places now = oracle_none(o);
         oracle_put(&now, at);
         for (size_t k = 0; k < n_symbols; k++) {

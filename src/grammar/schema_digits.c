@@ -2,7 +2,8 @@
  *
  * Bounds are compared digit by digit, so they are exact whatever their size. Without any bound the whole syntax of
  * JSON is offered; with one, numbers are written without an exponent (a declared narrowing). -0 is offered where
- * negative numbers are. A point does not count in rx_multiple: 12.5 and 125 have the same digits. */
+ * negative numbers are; a fraction that is just the upper bound's is not
+ * followed by zeros. A point does not count in rx_multiple: 12.5 and 125 have the same digits. */
 #include "schema_number.h"
 
 enum { MAX_MODULUS = 4096, MAX_PLACES = 20 };
@@ -99,7 +100,7 @@ static rx fraction_below(const digit_writer *w, decimal bound, bool open) {
     const int n = decimal_n_fraction(bound);
     if (w->whole) return open && !n ? RX_NONE : RX_EMPTY;
     if (!n) return open ? RX_NONE : rx_optional(w->pool, rx_concat(w->pool, point(w), zeros(w, 1, room_after(w, 0))));
-    rx out = open ? RX_NONE : rx_concat(w->pool, digits_of(w, bound, -1, -n), zeros(w, 0, room_after(w, n)));
+    rx out = open ? RX_NONE : digits_of(w, bound, -1, -n);
     for (int i = 1; i <= n; i++) {
         const rx head = digits_of(w, bound, -1, -i + 1), digit = digit_between(w, 0, decimal_digit(bound, -i) - 1);
         out = rx_or(w->pool, out, three(w, head, digit, digits(w, 0, room_after(w, i))));

@@ -140,6 +140,7 @@ qp_status sj_parse(sj_value **out, arena *memory, span text, const char *where, 
     else if (read_value(&r, *out, 0) && (jsonscan_peek(&r.scan) || r.scan.at < text.bytes))
         jsonscan_fail(&r.scan, "expected nothing more after the value");
     const qp_status status = r.scan.status;
+    if (err && status != QP_OK && err->offset > text.bytes) err->offset = text.bytes; /* an escape that is cut off */
     jsonscan_end(&r.scan);
     if (status != QP_OK) *out = NULL;
     return status;

@@ -28,7 +28,8 @@ static void say_narrowings(schema *s) {
     } rows[] = {
         {s->wrote_order, "properties come in the order of the schema"},
         {s->wrote_number, "integers are written without fraction and exponent"},
-        {s->wrote_range, "numbers with bounds or divisors are written without exponent"},
+        {s->wrote_range,
+         "numbers with bounds or divisors are written without exponent, and an upper bound without more zeros"},
         {!s->options->unicode_escapes, "in strings, / is not escaped and printable characters are not written as \\u"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -422,8 +422,7 @@ static piece *read_term(parser *p) {
         repeat->offset = start;
         repeat->min = min, repeat->max = max;
         atom = wrap(repeat, atom);
-        if (looking_at(p, "*") || looking_at(p, "+") || looking_at(p, "?"))
-            return fail(p, p->at, "nothing to repeat", true);
+        if (read_quantifier(p, &min, &max)) return fail(p, start, "a repetition cannot be repeated", true);
     }
     return atom;
 }

@@ -244,7 +244,8 @@ typedef struct part {
 /* Whether no member may have a key inside (or outside) the pattern. */
 static bool is_forbidden(const object_writer *x, rx pattern, key_kind kind) {
     for (uint32_t i = 0; i < x->o->n_rules; i++)
-        if (x->o->rules[i].value == GOAL_NONE && x->o->rules[i].keys.kind == kind && x->o->rules[i].keys.text == pattern)
+        if (x->o->rules[i].value == GOAL_NONE && x->o->rules[i].keys.kind == kind &&
+            x->o->rules[i].keys.text == pattern)
             return true;
     return false;
 }
