@@ -80,7 +80,7 @@
     X(MODEL, max_seq_len, "max-seq-len", 0, INT, 16, CONFIG_MANY, NULL, NULL, "N",                                     \
       "longest prompt with its answer (default: the trained context)")                                                 \
     X(MODEL, max_batch_size, "max-batch-size", 0, INT, 1, 4096, NULL, "256", "N", "jobs that run at the same time")    \
-    X(MODEL, chunk_size, "chunk-size", 0, INT, 16, 65536, NULL, "512", "N", "most prompt tokens in one step")          \
+    X(MODEL, chunk_size, "chunk-size", 0, INT, 16, 65536, NULL, "512", "N", "most prompt tokens in one step; above 512 means 512")          \
     X(MODEL, rope_scale, "rope-scale", 0, REAL, 1e-3, 1e6, NULL, NULL, "N",                                            \
       "linear scaling of positions by this factor instead of the model's own")                                         \
     X(MODEL, rope_alpha, "rope-alpha", 0, REAL, 1e-3, 1e6, NULL, NULL, "N", "NTK-aware change of the rotary base")     \

@@ -308,6 +308,7 @@ static void look_at_all(conns *all, double now) {
 }
 
 static void *run(void *user) {
+    pthread_setname_np(pthread_self(), "quipu-conns");
     conns *all = user;
     struct epoll_event events[64];
     for (double next = clock_now() + TICK; !atomic_load(&all->is_ending);) {

@@ -26,5 +26,5 @@ void gaps_summarise(gaps *g, double *median, double *p99, double *greatest) {
     if (!g->n_kept) return;
     qsort(g->kept, g->n_kept, sizeof *g->kept, compare);
     *median = (double)g->kept[g->n_kept / 2];
-    *p99 = (double)g->kept[(uint32_t)((g->n_kept - 1) * 0.99)];
+    *p99 = (double)g->kept[(g->n_kept * 99 + 99) / 100 - 1];
 }

@@ -1,7 +1,8 @@
 /* health.c — readiness: a model that is loaded, an engine that makes steps, a server that does not end.
  *
  * An answer of 200 while generation hangs is the worst that a health check can do, so the engine's progress itself is
- * looked at: its count of steps must move while it has work. A stall that ends clears itself. */
+ * looked at: its count of steps must move while it has work. Its own count of running jobs is no witness, it is as old
+ * as the last step; the jobs themselves are. A stall that ends clears itself. */
 #include "health.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -60,9 +61,9 @@ void health_note(health *h, const char *format, ...) {
     va_end(arguments);
 }
 
-bool health_look(health *h, const qp_generator_stats *s, double now) {
+bool health_look(health *h, const qp_generator_stats *s, size_t n_jobs, double now) {
     pthread_mutex_lock(&h->lock);
-    const bool has_work = s && s->jobs_running + s->jobs_waiting > 0;
+    const bool has_work = s && n_jobs > 0;
     /* What ended counts as progress too: cancelled jobs leave without a step. */
     const uint64_t steps = s ? s->steps + s->jobs_finished + s->jobs_cancelled + s->jobs_failed : 0;
     if (!has_work || steps != h->steps) h->t_change = now;

@@ -19,7 +19,8 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { MOST_ONLOOKERS = 64, LEAST_CACHE = 512, CACHE_SHARE = 4 };
+/* The engine takes no larger chunks; TabbyAPI's usual 2048 means its largest. */
+enum { MOST_ONLOOKERS = 64, LEAST_CACHE = 512, CACHE_SHARE = 4, MOST_CHUNK = 512 };
 
 struct loader {
     struct server *server;
@@ -162,6 +163,7 @@ static qp_status open_generator(const loader *l, model_slot *m, qp_error *err) {
     const qp_cache_type type = cache_type_of(c, o);
     const int64_t length = (int64_t)pick((double)o->max_seq_len, (double)c->max_seq_len);
     const uint64_t asked = (uint64_t)pick((double)o->cache_size, (double)c->cache_size);
+    const double chunk = pick((double)o->chunk_size, (double)c->chunk_size);
     const uint64_t page = 256, tokens = (cache_tokens_of(m, (int64_t)asked, type) + page - 1) / page * page;
     const uint64_t trained = (uint64_t)m->info.trained_context, wanted = length ? (uint64_t)length : trained;
     m->max_length = wanted < tokens ? wanted : tokens;
@@ -169,7 +171,7 @@ static qp_status open_generator(const loader *l, model_slot *m, qp_error *err) {
         .size = sizeof m->limits,
         .cache_tokens = tokens,
         .cache_type = type,
-        .chunk_tokens = (int)pick((double)o->chunk_size, (double)c->chunk_size),
+        .chunk_tokens = chunk < MOST_CHUNK ? (int)chunk : MOST_CHUNK,
         .max_jobs = (int)pick((double)o->max_batch_size, (double)c->max_batch_size),
         .max_queue = (int)c->max_queue,
         .max_length = m->max_length,
@@ -235,6 +237,7 @@ static void load(loader *l) {
 }
 
 static void *run(void *user) {
+    pthread_setname_np(pthread_self(), "quipu-loader");
     loader *l = user;
     if (l->is_unload)
         take_away(l, l->order.skip_queue);

@@ -329,6 +329,7 @@ static double look_for_late(pump *p, double now) {
 }
 
 static void *run(void *user) {
+    pthread_setname_np(pthread_self(), "quipu-pump");
     pump *p = user;
     struct epoll_event events[2];
     double wait = 1, next_look = 0;

@@ -66,13 +66,19 @@ static void log_summary(server *s, const qp_generator_stats *stats) {
     slog_event(s->log, QP_LOG_INFO, "summary", fields, sizeof fields / sizeof *fields);
 }
 
+static void count_job(void *user, const pump_job_view *view) {
+    *(size_t *)user += view->progress.state != QP_JOB_ENDED;
+}
+
 static void look_at_engine(server *s, double now) {
     qp_generator_stats stats;
+    size_t n_jobs = 0;
+    pump_each(s->pump, count_job, &n_jobs);
     model_slot *m = models_take(s);
     if (m) qp_generator_get_stats(m->generator, &stats);
     models_drop(m);
     if (m) metrics_tick(s->metrics, &stats);
-    if (health_look(s->health, m ? &stats : NULL, now)) {
+    if (health_look(s->health, m ? &stats : NULL, n_jobs, now)) {
         const bool is_stalled = health_is_stalled(s->health);
         if (is_stalled) health_note(s->health, "The engine has work and makes no step");
         slog_say(s->log, is_stalled ? QP_LOG_ERROR : QP_LOG_INFO,
@@ -82,7 +88,7 @@ static void look_at_engine(server *s, double now) {
     }
     if (now < s->next_summary) return;
     s->next_summary = now + SUMMARY_PERIOD;
-    if (m && stats.jobs_running + stats.jobs_waiting) log_summary(s, &stats);
+    if (m && n_jobs) log_summary(s, &stats);
 }
 
 static void tick(void *user, double now) {

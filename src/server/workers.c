@@ -36,6 +36,7 @@ static work *take(workers *w) {
 }
 
 static void *run(void *user) {
+    pthread_setname_np(pthread_self(), "quipu-worker");
     for (work *taken; (taken = take(user));) {
         http_request *r = taken->request;
         mem_free(taken);

@@ -142,7 +142,12 @@ class Server:
         return s
 
     def threads(self):
-        return len(os.listdir("/proc/%d/task" % self.process.pid))
+        """Names of its threads but the engine's own helpers, which come when the first large batch does."""
+        names = []
+        for task in os.listdir("/proc/%d/task" % self.process.pid):
+            with open("/proc/%d/task/%s/comm" % (self.process.pid, task), encoding="ascii") as file:
+                names.append(file.read().strip())
+        return sorted(n for n in names if not re.fullmatch(r"quipu-\d+", n))
 
     def descriptors(self):
         return len(os.listdir("/proc/%d/fd" % self.process.pid))

@@ -21,7 +21,8 @@ PROMPT = "Once upon a time there was a king who had three sons. "
 
 class Operations(unittest.TestCase):
     options = {
-        "test_T64_stalled_engine": ["--cpu", "ref", "--threads", "1", "--chunk-size", "2048", "--stall-timeout", "0.5"],
+        "test_T64_stalled_engine": ["--cpu", "ref", "--threads", "1", "--precision", "exact",
+                                    "--stall-timeout", "0.3"],
         "test_strict_model": ["--strict-model", "--model-alias", "other,third", "--use-dummy-models"],
         "test_limits_of_time": ["--max-generation-seconds", "0.3", "--context", "40000"],
         "test_metrics_need_a_key": ["--metrics-auth", "--metrics-compat", "vllm,llamacpp"],
@@ -268,8 +269,8 @@ class Operations(unittest.TestCase):
 
     def test_T64_stalled_engine(self):
         """A step of many seconds stands for an engine that hangs."""
-        s = self.server.open_stream(prompt=PROMPT * 130, max_tokens=2, stream=True)
-        wait_until(lambda: self.server.get("/health")[0] == 503, 3)
+        s = self.server.open_stream(prompt=PROMPT * 10, max_tokens=2, stream=True)
+        wait_until(lambda: self.server.get("/health")[0] == 503, 10, 0.02)
         status, headers, data = self.server.get("/health/ready")
         self.assertEqual(status, 503)
         self.assertIn("no step", json.loads(data)["issues"][0]["description"])
