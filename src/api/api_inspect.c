@@ -5,6 +5,7 @@
 #include "base/cpuid.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "format/gguf.h"
 
 typedef struct inspection {
     const char *path;
@@ -62,7 +63,7 @@ static void add_formats(inspection *in) {
     int64_t elements = 0;
     for (size_t i = 0; i < checkpoint_count(in->checkpoint); i++) {
         const ckpt_tensor *t = checkpoint_at(in->checkpoint, i);
-        const char *type = dtype_name(t->type);
+        const char *type = t->format ? t->format : dtype_name(t->type);
         json_t *row = json_object_get(formats, type);
         if (!row) json_object_set_new(formats, type, row = json_pack("{s:i,s:i}", "tensors", 0, "bytes", 0));
         json_object_set_new(row, "tensors", json_integer(json_integer_value(json_object_get(row, "tensors")) + 1));
@@ -80,8 +81,8 @@ static void add_formats(inspection *in) {
 static json_t *describe_tensor(const ckpt_tensor *t) {
     json_t *shape = json_array();
     for (int i = 0; i < t->rank; i++) json_array_append_new(shape, json_integer(t->shape[i]));
-    return json_pack("{s:s,s:s,s:o,s:I}", "name", t->name, "type", dtype_name(t->type), "shape", shape, "bytes",
-                     (json_int_t)t->bytes);
+    return json_pack("{s:s,s:s,s:o,s:I}", "name", t->name, "type", t->format ? t->format : dtype_name(t->type), "shape",
+                     shape, "bytes", (json_int_t)t->bytes);
 }
 
 static void add_tensors(inspection *in) {
@@ -175,7 +176,7 @@ static void add_memory(inspection *in) {
 static void inspect_text(inspection *in) {
     qp_error err;
     tok *t = NULL;
-    const qp_status status = tok_open(&t, in->path, &err);
+    const qp_status status = api_open_tok(&t, in->path, &err);
     if (status == QP_OK) {
         add(in, "tokenizer",
             json_pack("{s:i,s:b,s:b}", "size", tok_size(t), "adds_bos", tok_adds_bos(t), "adds_eos", tok_adds_eos(t)));
@@ -186,7 +187,7 @@ static void inspect_text(inspection *in) {
         add_problem(in, err.text);
     }
     chat *c = NULL;
-    const qp_status has = chat_open(&c, in->path, NULL, &err);
+    const qp_status has = api_open_chat(&c, in->path, NULL, &err);
     if (has != QP_OK && has != QP_NO_FILE) add_problem(in, err.text);
     add(in, "chat_template", json_boolean(has == QP_OK));
     chat_free(c);
@@ -210,9 +211,10 @@ qp_status qp_inspect_json(char **json, const char *path, bool tensors, qp_error 
     inspection in = {.path = path};
     *json = NULL;
     if (!path) return err_set(err, QP_BAD_ARGUMENT, 0, "qp_inspect_json: no path");
-    if (!file_is_folder(path))
+    char gguf[4096];
+    if (!file_is_folder(path) && (!file_exists(path) || !gguf_at(gguf, sizeof gguf, path)))
         return err_set(err, file_exists(path) ? QP_BAD_ARGUMENT : QP_NO_FILE, 0,
-                       "%s: a model folder in Hugging Face layout is needed", path);
+                       "%s: a model folder in Hugging Face layout or a GGUF file is needed", path);
     ERR_TRY(hfconfig_open(&in.config, path, err));
     in.out = json_pack("{s:s}", "path", path);
     in.problems = json_array();

@@ -53,7 +53,7 @@ static qp_status open_text(qp_model *m, const char *path, qp_error *err) {
     }
     if (status != QP_OK) return status;
     chat *template = NULL;
-    m->has_chat_template = chat_open(&template, path, NULL, NULL) == QP_OK;
+    m->has_chat_template = api_open_chat(&template, path, NULL, NULL) == QP_OK;
     chat_free(template);
     return QP_OK;
 }

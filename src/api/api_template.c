@@ -25,7 +25,7 @@ qp_status qp_template_open(qp_template **out, const char *path, const char *name
     if (!out) return err_set(err, QP_BAD_ARGUMENT, 0, "qp_template_open: out is NULL");
     *out = NULL;
     if (!path) return err_set(err, QP_BAD_ARGUMENT, 0, "qp_template_open: path is NULL");
-    const qp_status status = chat_open(&c, path, name, err);
+    const qp_status status = api_open_chat(&c, path, name, err);
     return wrap(out, c, status, err);
 }
 

@@ -30,6 +30,10 @@ struct qp_tokenizer {
     tok *tok;
 };
 
+/* By a model's path: a folder or a GGUF file (api_gguf.c). */
+qp_status api_open_tok(tok **out, const char *path, qp_error *err);
+qp_status api_open_chat(chat **out, const char *path, const char *name, qp_error *err);
+
 /* Copies the caller's options over zeros, as many bytes as the caller knows of: fields added later stay 0. */
 #define API_OPTIONS(type, out, given)                                                                                  \
     type out = {0};                                                                                                    \

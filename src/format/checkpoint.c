@@ -1,13 +1,15 @@
 /* checkpoint.c — the files of a model folder -> one table of tensors with a hash index.
  *
  * Which files: model.safetensors, else what model.safetensors.index.json names, else all model-*.safetensors (the order
- * in which transformers looks). The tricky thing: an index is hostile too, so a name in it must stay inside the folder,
- * and what it promises must be in the file it names. */
+ * in which transformers looks), else all *.safetensors; a GGUF file with its splits. Where there are
+ * output*.safetensors (ExLlamaV2's) an index is what was left of the source. The tricky thing: an index is hostile too,
+ * so a name in it must stay inside the folder, and what it promises must be in the file it names. */
 #include "checkpoint.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "gguf_meta.h"
 #include "safetensors.h"
 #include <stdio.h>
 
@@ -18,7 +20,9 @@ enum { PATH_BYTES = 4096, MAX_FILES = 4096, MAX_ENTRIES = 100000, INDEX_LIMIT = 
 
 typedef struct ckpt_file {
     char *name; /* in the folder */
-    safetensors data;
+    bool is_gguf;
+    safetensors data; /* of one kind of file, */
+    gguf blocks;      /* of the other */
 } ckpt_file;
 
 struct checkpoint {
@@ -29,19 +33,28 @@ struct checkpoint {
     uint32_t *buckets; /* index + 1 of a tensor; 0: empty. n_buckets is a power of two above n_tensors */
     size_t n_buckets;
     uint64_t bytes;
+    arena names; /* those that differ from the files' */
 };
 
 void checkpoint_close(checkpoint *c) {
     if (!c) return;
     for (int i = 0; i < c->n_files; i++) {
         safetensors_close(&c->files[i].data);
+        gguf_close(&c->files[i].blocks);
         mem_free(c->files[i].name);
     }
     mem_free(c->files);
     mem_free(c->tensors);
     mem_free(c->buckets);
+    arena_free(&c->names);
     mem_free(c);
 }
+
+static size_t n_tensors_of(const ckpt_file *f) { return f->is_gguf ? f->blocks.n_tensors : f->data.n_tensors; }
+static const ckpt_tensor *tensor_of(const ckpt_file *f, size_t i) {
+    return f->is_gguf ? &f->blocks.tensors[i] : &f->data.tensors[i];
+}
+static const file_map *map_of(const ckpt_file *f) { return f->is_gguf ? &f->blocks.map : &f->data.map; }
 
 /* ---- finding the files ---- */
 
@@ -63,9 +76,10 @@ static bool stays_inside(const char *name) {
     return *name && strcmp(name, ".") && strcmp(name, "..") && !strchr(name, '/');
 }
 
-static bool is_shard(const char *name) {
+/* Whether the name begins so and is that of a safetensors file. */
+static bool is_shard(const char *name, const char *begin) {
     const span s = span_of(name);
-    return span_starts(s, SPAN("model-")) && s.bytes > 12 && !strcmp(name + s.bytes - 12, ".safetensors");
+    return span_starts(s, span_of(begin)) && s.bytes > 12 && !strcmp(name + s.bytes - 12, ".safetensors");
 }
 
 /* Every file that the index names, once, in the order of first mention. */
@@ -121,18 +135,25 @@ static qp_status check_numbering(const checkpoint *c, const char *folder, qp_err
     return QP_OK;
 }
 
-static qp_status find_shards(checkpoint *c, const char *folder, qp_error *err) {
+/* Files whose names begin so. */
+static qp_status add_shards(checkpoint *c, const char *begin, const char *folder, qp_error *err) {
     char **names;
     size_t count;
     ERR_TRY(file_list(&names, &count, folder, MAX_ENTRIES, err));
     qp_status status = QP_OK;
     for (size_t i = 0; i < count && status == QP_OK; i++)
-        if (is_shard(names[i])) status = add_file(c, names[i], folder, err);
+        if (is_shard(names[i], begin)) status = add_file(c, names[i], folder, err);
     mem_free(names);
-    if (status != QP_OK) return status;
+    return status;
+}
+
+static qp_status find_shards(checkpoint *c, const char *folder, qp_error *err) {
+    ERR_TRY(add_shards(c, "model-", folder, err));
     if (c->n_files) return check_numbering(c, folder, err);
-    return err_set(err, QP_NO_FILE, 0,
-                   "%s: no weights: neither " SINGLE_NAME " nor " INDEX_NAME " nor model-*.safetensors", folder);
+    ERR_TRY(add_shards(c, "", folder, err));
+    if (c->n_files) return QP_OK;
+    return err_set(err, QP_NO_FILE, 0, "%s: no weights: neither " SINGLE_NAME " nor " INDEX_NAME " nor *.safetensors",
+                   folder);
 }
 
 /* ---- one table ---- */
@@ -143,12 +164,21 @@ static size_t bucket_of(const checkpoint *c, const char *name) {
     return at;
 }
 
+/* The name that the rest of the engine knows, where there is one. */
+static qp_status rename_tensor(checkpoint *c, ckpt_tensor *t, qp_error *err) {
+    char name[CKPT_MAX_NAME];
+    if (!gguf_tensor_name(name, sizeof name, t->name)) return QP_OK;
+    t->name = arena_text(&c->names, name, strlen(name));
+    return t->name ? QP_OK : err_no_memory(err, strlen(name), "the name of a tensor");
+}
+
 static qp_status add_tensors(checkpoint *c, int file, const char *folder, qp_error *err) {
-    const safetensors *data = &c->files[file].data;
-    for (size_t i = 0; i < data->n_tensors; i++) {
+    const ckpt_file *f = &c->files[file];
+    for (size_t i = 0; i < n_tensors_of(f); i++) {
         ckpt_tensor *t = &c->tensors[c->n_tensors];
-        *t = data->tensors[i];
+        *t = *tensor_of(f, i);
         t->file = file;
+        if (f->is_gguf) ERR_TRY(rename_tensor(c, t, err));
         uint32_t *bucket = &c->buckets[bucket_of(c, t->name)];
         char a[SHOWN];
         if (*bucket)
@@ -163,7 +193,7 @@ static qp_status add_tensors(checkpoint *c, int file, const char *folder, qp_err
 
 static qp_status join_files(checkpoint *c, const char *folder, qp_error *err) {
     size_t total = 0;
-    for (int i = 0; i < c->n_files; i++) total += c->files[i].data.n_tensors;
+    for (int i = 0; i < c->n_files; i++) total += n_tensors_of(&c->files[i]);
     if (total >= UINT32_MAX / 4) return err_set(err, QP_TOO_LARGE, 0, "%s: %zu tensors", folder, total);
     for (c->n_buckets = 16; c->n_buckets < 2 * total;) c->n_buckets *= 2;
     c->tensors = mem_zarray(total, sizeof *c->tensors);
@@ -177,7 +207,10 @@ static qp_status open_files(checkpoint *c, const char *folder, qp_error *err) {
     for (int i = 0; i < c->n_files; i++) {
         char path[PATH_BYTES];
         ERR_TRY(file_join(path, sizeof path, folder, c->files[i].name, err));
-        ERR_TRY(safetensors_open(&c->files[i].data, path, err));
+        if (c->files[i].is_gguf)
+            ERR_TRY(gguf_open(&c->files[i].blocks, path, err));
+        else
+            ERR_TRY(safetensors_open(&c->files[i].data, path, err));
     }
     return join_files(c, folder, err);
 }
@@ -212,11 +245,44 @@ static qp_status open_folder(checkpoint *c, const char *folder, qp_error *err) {
     char single[PATH_BYTES], index[PATH_BYTES];
     ERR_TRY(file_join(single, sizeof single, folder, SINGLE_NAME, err));
     ERR_TRY(file_join(index, sizeof index, folder, INDEX_NAME, err));
-    if (!file_exists(single) && file_exists(index)) return open_by_index(c, folder, index, err);
-    if (file_exists(single))
+    if (file_exists(single)) {
         ERR_TRY(add_file(c, SINGLE_NAME, folder, err));
-    else
-        ERR_TRY(find_shards(c, folder, err));
+        return open_files(c, folder, err);
+    }
+    ERR_TRY(add_shards(c, "output", folder, err));
+    if (!c->n_files && file_exists(index)) return open_by_index(c, folder, index, err);
+    if (!c->n_files) ERR_TRY(find_shards(c, folder, err));
+    return open_files(c, folder, err);
+}
+
+/* ---- GGUF ---- */
+
+/* "NAME-00002-of-00005.gguf": the parts of a split file, found by the name of any of them. */
+static qp_status add_splits(checkpoint *c, const char *name, const char *folder, qp_error *err) {
+    int number = 0, total = 0, end = 0;
+    const size_t bytes = strlen(name), tail = strlen("-00001-of-00001.gguf");
+    const char *numbers = bytes > tail ? name + bytes - tail : "";
+    if (sscanf(numbers, "-%5d-of-%5d.gguf%n", &number, &total, &end) != 2 || (size_t)end != tail || total < 2 ||
+        total > MAX_FILES) {
+        ERR_TRY(add_file(c, name, folder, err));
+        total = 0;
+    }
+    for (int i = 1; i <= total; i++) {
+        char part[PATH_BYTES];
+        snprintf(part, sizeof part, "%.*s-%05d-of-%05d.gguf", (int)(bytes - tail), name, i, total);
+        ERR_TRY(add_file(c, part, folder, err));
+    }
+    for (int i = 0; i < c->n_files; i++) c->files[i].is_gguf = true;
+    return QP_OK;
+}
+
+static qp_status open_gguf(checkpoint *c, const char *path, qp_error *err) {
+    char folder[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    const int bytes = slash ? (int)(slash - path) : 1;
+    if (snprintf(folder, sizeof folder, "%.*s", bytes ? bytes : 1, slash ? path : ".") >= (int)sizeof folder)
+        return err_set(err, QP_TOO_LARGE, 0, "%s: the path is longer than %d bytes", path, PATH_BYTES - 1);
+    ERR_TRY(add_splits(c, slash ? slash + 1 : path, folder, err));
     return open_files(c, folder, err);
 }
 
@@ -224,7 +290,8 @@ qp_status checkpoint_open(checkpoint **out, const char *folder, qp_error *err) {
     *out = NULL;
     checkpoint *c = MEM_NEW(checkpoint);
     if (!c) return err_no_memory(err, sizeof *c, folder);
-    const qp_status status = open_folder(c, folder, err);
+    char path[PATH_BYTES];
+    const qp_status status = gguf_at(path, sizeof path, folder) ? open_gguf(c, path, err) : open_folder(c, folder, err);
     if (status == QP_OK)
         *out = c;
     else
@@ -249,18 +316,18 @@ const char *checkpoint_file_name(const checkpoint *c, int file) {
 
 const char *checkpoint_metadata(const checkpoint *c, const char *key) {
     for (int i = 0; i < c->n_files; i++) {
-        const char *value = safetensors_metadata(&c->files[i].data, key);
+        const char *value = c->files[i].is_gguf ? NULL : safetensors_metadata(&c->files[i].data, key);
         if (value) return value;
     }
     return NULL;
 }
 
 void checkpoint_will_need(const checkpoint *c, const ckpt_tensor *tensor) {
-    const file_map *map = &c->files[tensor->file].data.map;
+    const file_map *map = map_of(&c->files[tensor->file]);
     file_map_will_need(map, (size_t)(tensor->data - map->at), tensor->bytes);
 }
 
 void checkpoint_wont_need(const checkpoint *c, const ckpt_tensor *tensor) {
-    const file_map *map = &c->files[tensor->file].data.map;
+    const file_map *map = map_of(&c->files[tensor->file]);
     file_map_wont_need(map, (size_t)(tensor->data - map->at), tensor->bytes);
 }

@@ -2,8 +2,8 @@
  * a tensor called X?
  *
  * Opening maps the files and reads their headers; no tensor data is touched. The files are model.safetensors, else
- * those that model.safetensors.index.json names, else all model-*.safetensors. Another container format joins by
- * filling the same table of ckpt_tensor. Immutable after opening: any number of threads may ask. */
+ * those that model.safetensors.index.json names, else all *.safetensors; or a GGUF file, whose tensors get the names
+ * that they have elsewhere. Immutable after opening: any number of threads may ask. */
 #ifndef FORMAT_CHECKPOINT_H
 #define FORMAT_CHECKPOINT_H
 
@@ -12,6 +12,7 @@
 
 typedef struct checkpoint checkpoint;
 
+/* A folder, or the path of a GGUF file. */
 qp_status checkpoint_open(checkpoint **out, const char *folder, qp_error *err);
 void checkpoint_close(checkpoint *c);
 

@@ -13,6 +13,7 @@ enum { CKPT_MAX_RANK = 8, CKPT_MAX_NAME = 1024 };
 typedef struct ckpt_tensor {
     const char *name;
     dtype type;
+    const char *format;           /* of quantised blocks: their name ("q4_k"), shape counts weights; else NULL */
     int rank;                     /* 0: a single element */
     int64_t shape[CKPT_MAX_RANK]; /* rank entries, slowest first; the others are 0 */
     const uint8_t *data;

@@ -3,6 +3,7 @@
  * Called by model/shape.c and the API. hf_rope.c reads the rotary settings. The tricky thing is where a key is looked
  * for: in text_config first, even if it is null there, then outside. */
 #include "hfconfig.h"
+#include "gguf_meta.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -41,10 +42,22 @@ qp_status hfconfig_new(hfconfig **out, const char *text, size_t bytes, const cha
     return status;
 }
 
+static qp_status open_gguf(hfconfig **out, const char *path, qp_error *err) {
+    gguf file;
+    strbuf text = {0};
+    ERR_TRY(gguf_open(&file, path, err));
+    qp_status status = gguf_config(&text, &file, path, err);
+    if (status == QP_OK) status = hfconfig_new(out, text.at, text.bytes, path, err);
+    strbuf_free(&text);
+    gguf_close(&file);
+    return status;
+}
+
 qp_status hfconfig_open(hfconfig **out, const char *folder, qp_error *err) {
     char path[PATH_BYTES], *text;
     size_t bytes;
     *out = NULL;
+    if (gguf_at(path, sizeof path, folder)) return open_gguf(out, path, err);
     ERR_TRY(file_join(path, sizeof path, folder, "config.json", err));
     ERR_TRY(file_read(&text, &bytes, path, CONFIG_LIMIT, err));
     const qp_status status = hfconfig_new(out, text, bytes, path, err);

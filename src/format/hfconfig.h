@@ -12,7 +12,7 @@
 
 typedef struct hfconfig hfconfig;
 
-/* Reads folder/config.json. */
+/* Reads folder/config.json, or the metadata of a GGUF file. */
 qp_status hfconfig_open(hfconfig **out, const char *folder, qp_error *err);
 /* The same from text; `where` names it in errors. */
 qp_status hfconfig_new(hfconfig **out, const char *text, size_t bytes, const char *where, qp_error *err);

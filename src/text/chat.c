@@ -73,6 +73,14 @@ qp_status chat_open(chat **out, const char *folder, const char *name, qp_error *
     return finish(out, c, chat_file_read(&c->file, folder, name, err), err);
 }
 
+qp_status chat_new_config(chat **out, const char *config, size_t bytes, const char *where, const char *name,
+                          qp_error *err) {
+    chat *c = MEM_NEW(chat);
+    *out = NULL;
+    if (!c) return err_no_memory(err, sizeof *c, "chat template");
+    return finish(out, c, chat_file_parse(&c->file, config, bytes, where, name, err), err);
+}
+
 qp_status chat_new(chat **out, span source, qp_error *err) {
     chat *c = MEM_NEW(chat);
     *out = NULL;

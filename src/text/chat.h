@@ -15,6 +15,9 @@ typedef struct chat chat; /* immutable, shared by threads */
  * they win: chat_template.jinja with additional_chat_templates/NAME.jinja, chat_template.json, the chat_template of
  * tokenizer_config.json (one text, or a list of named ones). QP_NO_FILE: the folder has no template at all. */
 qp_status chat_open(chat **out, const char *folder, const char *name, qp_error *err);
+/* The same out of the text of a tokenizer_config.json; `where` names it in errors. */
+qp_status chat_new_config(chat **out, const char *config, size_t bytes, const char *where, const char *name,
+                          qp_error *err);
 /* From source text; no special tokens. */
 qp_status chat_new(chat **out, span source, qp_error *err);
 /* A format of ours by name, for models without a template; an unknown name is an error that lists the known ones. */

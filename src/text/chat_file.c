@@ -179,6 +179,28 @@ qp_status chat_file_read(chat_file *out, const char *folder, const char *name, q
     return status;
 }
 
+static qp_status read_config(finder *f, const char *name, const json_t *config, chat_file *out) {
+    const json_t *value = json_object_get(config, "chat_template");
+    out->tokens = json_object();
+    if (!out->tokens) return no_memory(f->err);
+    ERR_TRY(add_tokens(out->tokens, config, f->err));
+    if (value && !json_is_null(value)) ERR_TRY(add_value(f, f->folder, value));
+    return choose(f, name, out);
+}
+
+qp_status chat_file_parse(chat_file *out, const char *config, size_t bytes, const char *where, const char *name,
+                          qp_error *err) {
+    finder f = {.folder = where, .found = json_object(), .err = err};
+    json_t *root = NULL;
+    *out = (chat_file){0};
+    qp_status status = f.found ? json_parse(&root, config, bytes, where, err) : no_memory(err);
+    if (status == QP_OK) status = read_config(&f, name, root, out);
+    if (status != QP_OK) chat_file_free(out);
+    json_decref(root);
+    json_decref(f.found);
+    return status;
+}
+
 void chat_file_free(chat_file *file) {
     mem_free(file->source);
     mem_free(file->tool_source);

@@ -14,6 +14,9 @@ typedef struct chat_file {
 
 /* name NULL: "default". QP_NO_FILE: no template at all. */
 qp_status chat_file_read(chat_file *out, const char *folder, const char *name, qp_error *err);
+/* The same from the text of a tokenizer_config.json alone; `where` names it in errors. */
+qp_status chat_file_parse(chat_file *out, const char *config, size_t bytes, const char *where, const char *name,
+                          qp_error *err);
 void chat_file_free(chat_file *file);
 
 #endif

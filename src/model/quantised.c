@@ -1,0 +1,177 @@
+/* quantised.c — tensors of one quantised matrix -> quant_matrix.
+ *
+ * Called by what fetches weights out of a checkpoint, where a plain tensor is missing. What marks a format are names:
+ * X.q_weight is EXL2, X.qweight GPTQ or AWQ, X.weight with a block format GGUF. Types and shapes are compared here with
+ * the sizes that the architecture needs; what the parts must hold inside is checked by quant_open. */
+#include "quantised.h"
+#include <stdio.h>
+#include <string.h>
+
+/* X of "X.weight"; false if the name does not end so or is too long. */
+static bool base_of(char base[CKPT_MAX_NAME], const char *name) {
+    const size_t n = strlen(name), tail = strlen(".weight");
+    if (n <= tail || n >= CKPT_MAX_NAME || strcmp(name + n - tail, ".weight")) return false;
+    memcpy(base, name, n - tail);
+    base[n - tail] = 0;
+    return true;
+}
+
+static const ckpt_tensor *part_of(const checkpoint *c, const char *base, const char *part) {
+    char name[CKPT_MAX_NAME];
+    if (snprintf(name, sizeof name, "%s.%s", base, part) >= (int)sizeof name) return NULL;
+    return checkpoint_find(c, name);
+}
+
+bool quantised_has(const checkpoint *c, const char *name) {
+    char base[CKPT_MAX_NAME];
+    const ckpt_tensor *plain = checkpoint_find(c, name);
+    if (plain) return plain->format != NULL;
+    return base_of(base, name) && (part_of(c, base, "q_weight") || part_of(c, base, "qweight"));
+}
+
+/* ---- parts ---- */
+
+enum { ANY = -1 };
+
+typedef struct part {
+    const char *name;
+    int rank;
+    int64_t rows, cols; /* ANY: no matter */
+    bool is_optional;
+} part;
+
+static qp_status take_part(quant_matrix *m, int index, const checkpoint *c, const char *base, const part *p, dtype type,
+                           qp_error *err) {
+    const ckpt_tensor *t = part_of(c, base, p->name);
+    if (!t && p->is_optional) return QP_OK;
+    if (!t) return err_set(err, QP_BAD_FORMAT, 0, "%s.%s: the checkpoint has no such tensor", base, p->name);
+    if (t->type != type)
+        return err_set(err, QP_BAD_FORMAT, 0, "%s.%s: elements of type %s, expected %s", base, p->name,
+                       dtype_name(t->type), dtype_name(type));
+    if (t->rank != p->rank || (p->rows != ANY && t->shape[0] != p->rows) ||
+        (p->rank > 1 && p->cols != ANY && t->shape[1] != p->cols))
+        return err_set(err, QP_BAD_FORMAT, 0, "%s.%s: its shape is [%lld, %lld], expected [%lld, %lld]", base, p->name,
+                       (long long)t->shape[0], (long long)t->shape[1], (long long)p->rows, (long long)p->cols);
+    m->parts[index] = t->data;
+    m->part_bytes[index] = t->bytes;
+    checkpoint_will_need(c, t);
+    return QP_OK;
+}
+
+/* ---- EXL2 ---- */
+
+static qp_status fetch_exl2(quant_matrix *m, const checkpoint *c, const char *base, qp_error *err) {
+    const ckpt_tensor *codes = part_of(c, base, "q_weight"), *scales = part_of(c, base, "q_scale");
+    const int64_t columns = codes->rank == 2 ? codes->shape[1] : 0, groups = scales ? scales->shape[0] : 0;
+    const part parts[] = {{"q_weight", 2, ANY, columns, false},
+                          {"q_scale", 2, groups, columns / 8, false},
+                          {"q_scale_max", 1, groups, ANY, false},
+                          {"q_groups", 1, 2 * groups, ANY, false},
+                          {"q_invperm", 1, m->n_in, ANY, false}};
+    static const dtype types[] = {DTYPE_I32, DTYPE_I32, DTYPE_F16, DTYPE_I16, DTYPE_I32};
+    m->type = quant_type_of(QUANT_EXL2);
+    m->stored_out = columns;
+    for (int i = 0; i < 5; i++) ERR_TRY(take_part(m, i, c, base, &parts[i], types[i], err));
+    return QP_OK;
+}
+
+/* ---- GPTQ and AWQ ---- */
+
+static const struct {
+    dtype stored;
+    quant_id meaning;
+} scale_types[] = {{DTYPE_F16, QUANT_F16}, {DTYPE_BF16, QUANT_BF16}, {DTYPE_F32, QUANT_F32}};
+
+static qp_status find_scales(quant_matrix *m, const ckpt_tensor **out, const checkpoint *c, const char *base,
+                             qp_error *err) {
+    *out = part_of(c, base, "scales");
+    if (!*out || (*out)->rank != 2)
+        return err_set(err, QP_BAD_FORMAT, 0, "%s.scales: the checkpoint has no such matrix", base);
+    for (size_t i = 0; i < sizeof scale_types / sizeof *scale_types; i++)
+        if (scale_types[i].stored == (*out)->type) return m->scale_type = scale_types[i].meaning, QP_OK;
+    return err_set(err, QP_UNSUPPORTED, 0, "%s.scales: elements of type %s, allowed are F16, BF16, F32", base,
+                   dtype_name((*out)->type));
+}
+
+/* Inputs of a group: as the settings say, where as many groups are stored, else what follows from their number. */
+static int group_size(const quant_matrix *m, int said, int64_t groups) {
+    const int64_t all = m->n_in;
+    if (said == -1) return (int)all;
+    if (said > 0 && (all + said - 1) / said == groups) return said;
+    return groups > 0 && all % groups == 0 ? (int)(all / groups) : 0;
+}
+
+static qp_status fetch_gptq(quant_matrix *m, const checkpoint *c, const hf_quant *settings, const char *base,
+                            qp_error *err) {
+    const ckpt_tensor *codes = part_of(c, base, "qweight"), *scales;
+    ERR_TRY(find_scales(m, &scales, c, base, err));
+    const int64_t groups = scales->shape[0], columns = scales->shape[1], words = codes->rank == 2 ? codes->shape[0] : 0;
+    m->type = quant_type_of(QUANT_GPTQ);
+    m->stored_out = columns;
+    m->bits = words < INT32_MAX && m->n_in ? (int)(words * 32 / m->n_in) : 0;
+    m->group = group_size(m, settings->group, groups);
+    m->zero_add = !settings->is_second;
+    if (settings->bits && settings->bits != m->bits)
+        return err_set(err, QP_UNSUPPORTED, 0, "%s.qweight: %d bits by its shape, %d by the settings", base, m->bits,
+                       settings->bits);
+    const part parts[] = {{"qweight", 2, ANY, columns, false},
+                          {"qzeros", 2, groups, ANY, false},
+                          {"scales", 2, groups, columns, false},
+                          {"g_idx", 1, m->n_in, ANY, true}};
+    const dtype types[] = {DTYPE_I32, DTYPE_I32, scales->type, DTYPE_I32};
+    for (int i = 0; i < 4; i++) ERR_TRY(take_part(m, i, c, base, &parts[i], types[i], err));
+    return QP_OK;
+}
+
+static qp_status fetch_awq(quant_matrix *m, const checkpoint *c, const hf_quant *settings, const char *base,
+                           qp_error *err) {
+    const ckpt_tensor *scales;
+    ERR_TRY(find_scales(m, &scales, c, base, err));
+    const bool gemv = settings->is_gemv;
+    m->type = quant_type_of(gemv ? QUANT_AWQ_GEMV : QUANT_AWQ);
+    m->stored_out = gemv ? scales->shape[0] : scales->shape[1];
+    m->bits = settings->bits ? settings->bits : 4;
+    m->group = gemv && settings->group > 0 ? settings->group : group_size(m, settings->group, scales->shape[0]);
+    const part parts[] = {{"qweight", 2, gemv ? m->stored_out : m->n_in, gemv ? m->n_in / 8 : m->stored_out / 8, false},
+                          {"qzeros", 2, scales->shape[0], ANY, false},
+                          {"scales", 2, ANY, ANY, false}};
+    const dtype types[] = {DTYPE_I32, DTYPE_I32, scales->type};
+    for (int i = 0; i < 3; i++) ERR_TRY(take_part(m, i, c, base, &parts[i], types[i], err));
+    return QP_OK;
+}
+
+/* ---- GGUF ---- */
+
+static qp_status fetch_blocks(quant_matrix *m, const ckpt_tensor *t, qp_error *err) {
+    if (t->rank != 2 || t->shape[0] != m->n_out || t->shape[1] != m->n_in)
+        return err_set(err, QP_BAD_FORMAT, 0, "%s: rank %d, [%lld, %lld], expected [%lld, %lld]", t->name, t->rank,
+                       (long long)t->shape[0], (long long)t->shape[1], (long long)m->n_out, (long long)m->n_in);
+    m->type = quant_find(t->format);
+    if (!m->type) return err_set(err, QP_UNSUPPORTED, 0, "%s: blocks of type %s", t->name, t->format);
+    m->parts[0] = t->data;
+    m->part_bytes[0] = t->bytes;
+    return QP_OK;
+}
+
+/* ---- front ---- */
+
+static qp_status fetch_by_name(quant_matrix *m, const checkpoint *c, const hf_quant *settings, const char *name,
+                               qp_error *err) {
+    char base[CKPT_MAX_NAME];
+    const ckpt_tensor *plain = checkpoint_find(c, name);
+    if (plain) {
+        checkpoint_will_need(c, plain);
+        return fetch_blocks(m, plain, err);
+    }
+    if (!base_of(base, name)) return err_set(err, QP_INTERNAL, 0, "%s: no name of a weight", name);
+    if (part_of(c, base, "q_weight")) return fetch_exl2(m, c, base, err);
+    return settings->method == HF_QUANT_AWQ ? fetch_awq(m, c, settings, base, err)
+                                            : fetch_gptq(m, c, settings, base, err);
+}
+
+qp_status quantised_fetch(quant_matrix *out, const checkpoint *c, const hf_quant *settings, const char *name,
+                          int64_t rows, int64_t cols, qp_error *err) {
+    *out = (quant_matrix){.n_out = rows, .n_in = cols};
+    ERR_TRY(fetch_by_name(out, c, settings, name, err));
+    return quant_open(out, name, err);
+}

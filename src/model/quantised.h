@@ -1,0 +1,15 @@
+/* quantised.h — weights that are stored in several tensors, or as blocks: found by the name of the plain weight. */
+#ifndef MODEL_QUANTISED_H
+#define MODEL_QUANTISED_H
+
+#include "format/checkpoint.h"
+#include "format/hf_quant.h"
+#include "quant/quant.h"
+
+/* Whether the checkpoint has the matrix `name` ("....weight") in a quantised form. */
+bool quantised_has(const checkpoint *c, const char *name);
+/* That matrix [rows, cols], checked by quant_open: quant_close by the caller. */
+qp_status quantised_fetch(quant_matrix *out, const checkpoint *c, const hf_quant *settings, const char *name,
+                          int64_t rows, int64_t cols, qp_error *err);
+
+#endif
