@@ -58,6 +58,18 @@ static int64_t n_elements(const ckpt_tensor *t) {
     return n;
 }
 
+/* What the model computes with; stored words are no weights where these are quantized. */
+static int64_t count_weights(const inspection *in) {
+    int64_t n = 0;
+    for (const slot_row *row = in->arch->slots; row->pattern; row++) {
+        const int64_t cols = row->cols == DIM_NONE ? 1 : shape_dim(&in->shape, row->cols);
+        const int64_t each = shape_dim(&in->shape, row->rows) * cols * slot_members(row->slot, &in->shape);
+        const int layers = slot_is_per_layer(row->slot) ? in->shape.n_layers : 1;
+        for (int layer = 0; layer < layers; layer++) n += shape_needs(&in->shape, row->need, layer) ? each : 0;
+    }
+    return n;
+}
+
 static void add_formats(inspection *in) {
     json_t *formats = json_object();
     int64_t elements = 0;
@@ -72,6 +84,7 @@ static void add_formats(inspection *in) {
         elements += n_elements(t);
     }
     add(in, "formats", formats);
+    if (in->arch && in->shape.quant.method != HF_QUANT_NONE) elements = count_weights(in);
     add(in, "parameters", json_integer(elements));
     const uint64_t bytes = checkpoint_bytes(in->checkpoint);
     add(in, "weight_bytes", json_integer((json_int_t)bytes));
@@ -211,8 +224,8 @@ qp_status qp_inspect_json(char **json, const char *path, bool tensors, qp_error 
     inspection in = {.path = path};
     *json = NULL;
     if (!path) return err_set(err, QP_BAD_ARGUMENT, 0, "qp_inspect_json: no path");
-    char gguf[4096];
-    if (!file_is_folder(path) && (!file_exists(path) || !gguf_at(gguf, sizeof gguf, path)))
+    char file[4096];
+    if (!file_is_folder(path) && (!file_exists(path) || !gguf_at(file, sizeof file, path)))
         return err_set(err, file_exists(path) ? QP_BAD_ARGUMENT : QP_NO_FILE, 0,
                        "%s: a model folder in Hugging Face layout or a GGUF file is needed", path);
     ERR_TRY(hfconfig_open(&in.config, path, err));

@@ -112,7 +112,17 @@ static qp_status read_file(hf_quant *out, const char *path, qp_error *err) {
     return status;
 }
 
-qp_status hf_quant_read(hf_quant *out, const hfconfig *c, const char *folder, qp_error *err) {
+/* The folder of a config.json; "" for a config that came from elsewhere. */
+static void folder_of(char out[PATH_BYTES], const char *where) {
+    const char *slash = strrchr(where, '/');
+    const size_t bytes = slash ? (size_t)(slash - where) : 0;
+    out[0] = 0;
+    if (!bytes || bytes >= PATH_BYTES || strcmp(slash, "/config.json")) return;
+    memcpy(out, where, bytes);
+    out[bytes] = 0;
+}
+
+qp_status hf_quant_read(hf_quant *out, const hfconfig *c, qp_error *err) {
     static const char *const files[] = {"quantize_config.json", "quant_config.json"};
     *out = (hf_quant){0};
     const json_t *settings = hfconfig_value(c, "quantization_config");
@@ -121,8 +131,9 @@ qp_status hf_quant_read(hf_quant *out, const hfconfig *c, const char *folder, qp
         return err_set(err, QP_BAD_FORMAT, 0, "%s: \"quantization_config\" is %s, expected an object",
                        hfconfig_where(c), json_kind(settings));
     }
-    for (int i = 0; folder && i < 2; i++) {
-        char path[PATH_BYTES];
+    char folder[PATH_BYTES], path[PATH_BYTES];
+    folder_of(folder, hfconfig_where(c));
+    for (int i = 0; *folder && i < 2; i++) {
         ERR_TRY(file_join(path, sizeof path, folder, files[i], err));
         if (file_exists(path)) return read_file(out, path, err);
     }

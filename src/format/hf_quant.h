@@ -26,8 +26,8 @@ typedef struct hf_quant {
     bool is_gemv;   /* AWQ's other layout */
 } hf_quant;
 
-/* "quantization_config" of the config, else quantize_config.json or quant_config.json of the folder (NULL: none). What
- * this engine cannot read is QP_UNSUPPORTED and says so. */
-qp_status hf_quant_read(hf_quant *out, const hfconfig *c, const char *folder, qp_error *err);
+/* "quantization_config" of the config, else quantize_config.json or quant_config.json beside it. What this engine cannot
+ * read is QP_UNSUPPORTED and says so. */
+qp_status hf_quant_read(hf_quant *out, const hfconfig *c, qp_error *err);
 
 #endif

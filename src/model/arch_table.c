@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "names.h"
+#include "quantised.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -50,10 +51,11 @@ size_t arch_unexpected(const arch_row *row, const model_shape *s, const checkpoi
     size_t n = 0;
     for (size_t i = 0; i < checkpoint_count(c); i++) {
         const ckpt_tensor *t = checkpoint_at(c, i);
-        char name[CKPT_MAX_NAME];
+        char stored[CKPT_MAX_NAME + 8], name[CKPT_MAX_NAME];
         slot found;
         int layer;
-        if (names_plain(name, sizeof name, how, t->name) && arch_match(row, s, name, &found, &layer)) continue;
+        quantised_plain_name(stored, sizeof stored, t->name);
+        if (names_plain(name, sizeof name, how, stored) && arch_match(row, s, name, &found, &layer)) continue;
         if (n < capacity) out[n] = t;
         n++;
     }

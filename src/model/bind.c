@@ -42,13 +42,21 @@ static qp_status bind_vector(device *dev, float **out, const quant_matrix *m, fl
 
 /* What a model of this shape reads of this slot for one token: all, or the experts that are chosen. */
 static void count(weights *w, const slot_row *row, const model_shape *shape, const quant_matrix *m) {
-    const uint64_t bytes = m->part_bytes[0];
+    const uint64_t bytes = quant_bytes(m);
     w->bytes += bytes;
     w->n_parameters += (uint64_t)m->n_out * (uint64_t)m->n_in;
     if (row->slot == SLOT_EMBED) w->embed_bytes = bytes;
     if (slot_count(row->slot) == SLOT_PER_EXPERT)
         w->idle_bytes +=
             bytes * (uint64_t)(shape->route.n_experts - shape->route.top_k) / (uint64_t)shape->route.n_experts;
+}
+
+/* An embedding table is only looked up in, unless it is the head too. */
+static bool is_multiplied(slot s, const model_shape *shape) { return s != SLOT_EMBED || shape->tied; }
+
+static qp_status bind_matrix(weights *w, dev_weight *out, const quant_matrix *m, bool is_packed, qp_error *err) {
+    ERR_TRY(w->dev->ops->weight_open(w->dev, out, m, err));
+    return is_packed ? w->dev->ops->weight_pack(w->dev, out, err) : QP_OK;
 }
 
 static qp_status bind_one(weights *w, const slot_row *row, const model_shape *shape, int layer, int member,
@@ -64,7 +72,8 @@ static qp_status bind_one(weights *w, const slot_row *row, const model_shape *sh
         ERR_TRY(bind_vector(w->dev, is_many ? &b->vectors[member] : &b->one.vector, &m,
                             row->flags & SLOT_PLUS_ONE ? 1 : 0, err));
     else
-        ERR_TRY(w->dev->ops->weight_open(w->dev, is_many ? &b->matrices[member] : &b->one.matrix, &m, err));
+        ERR_TRY(
+            bind_matrix(w, is_many ? &b->matrices[member] : &b->one.matrix, &m, is_multiplied(row->slot, shape), err));
     count(w, row, shape, &m);
     return QP_OK;
 }

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "format/gguf.h"
 #include <string.h>
 
 static qp_status override_rope(model *m, const model_options *o, qp_error *err) {
@@ -50,9 +51,11 @@ static qp_status fetch_tensor(void *user, const slot_row *row, int layer, int me
 }
 
 static qp_status open_folder(model *m, const char *folder, const model_options *o, qp_error *err) {
-    if (!file_is_folder(folder))
+    char file[4096];
+    const bool is_gguf = file_exists(folder) && gguf_at(file, sizeof file, folder);
+    if (!is_gguf && !file_is_folder(folder))
         return err_set(err, file_exists(folder) ? QP_BAD_ARGUMENT : QP_NO_FILE, 0,
-                       "%s: %s, a model folder in Hugging Face layout is needed", folder,
+                       "%s: %s, a model folder in Hugging Face layout or a GGUF file is needed", folder,
                        file_exists(folder) ? "is not a folder" : "there is no such folder");
     ERR_TRY(read_config(m, folder, o->architecture, err));
     ERR_TRY(checkpoint_open(&m->checkpoint, folder, err));
@@ -197,8 +200,8 @@ static uint64_t hash_shape(const model_shape *s, uint64_t h) {
 }
 
 static uint64_t hash_matrix(const dev_weight *w, uint64_t h) {
-    size_t bytes;
-    if (!w || !w->type->bytes(&bytes, w->n_out, w->n_in)) return h;
+    if (!w) return h;
+    const size_t bytes = w->stored.part_bytes[0];
     h = hash_number(w->type->id, h);
     return hash_bytes(w->data, bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES, h);
 }

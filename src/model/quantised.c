@@ -29,6 +29,18 @@ bool quantised_has(const checkpoint *c, const char *name) {
     return base_of(base, name) && (part_of(c, base, "q_weight") || part_of(c, base, "qweight"));
 }
 
+void quantised_plain_name(char *out, size_t capacity, const char *stored) {
+    static const char *const parts[] = {"q_weight", "q_scale", "q_scale_max", "q_groups", "q_invperm",
+                                        "q_perm",   "qweight", "qzeros",      "scales",   "g_idx"};
+    const char *dot = strrchr(stored, '.');
+    for (size_t i = 0; dot && i < sizeof parts / sizeof *parts; i++)
+        if (!strcmp(dot + 1, parts[i])) {
+            snprintf(out, capacity, "%.*s.weight", (int)(dot - stored), stored);
+            return;
+        }
+    snprintf(out, capacity, "%s", stored);
+}
+
 /* ---- parts ---- */
 
 enum { ANY = -1 };

@@ -8,6 +8,8 @@
 
 /* Whether the checkpoint has the matrix `name` ("....weight") in a quantised form. */
 bool quantised_has(const checkpoint *c, const char *name);
+/* The name of the plain weight that a stored tensor is a part of ("X.q_scale": "X.weight"); other names as they are. */
+void quantised_plain_name(char *out, size_t capacity, const char *stored);
 /* That matrix [rows, cols], checked by quant_open: quant_close by the caller. */
 qp_status quantised_fetch(quant_matrix *out, const checkpoint *c, const hf_quant *settings, const char *name,
                           int64_t rows, int64_t cols, qp_error *err);

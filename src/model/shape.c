@@ -216,15 +216,6 @@ static qp_status find_row(const arch_row **row, const hfconfig *c, const char *a
                    hfconfig_where(c), utf8_shown(shown, sizeof shown, name), known);
 }
 
-static qp_status refuse_quantized(const hfconfig *c, qp_error *err) {
-    const json_t *settings = hfconfig_value(c, "quantization_config");
-    if (!settings || json_is_null(settings)) return QP_OK;
-    const char *method = json_string_value(json_object_get(settings, "quant_method"));
-    char shown[48];
-    return err_set(err, QP_UNSUPPORTED, 0, "%s: weights quantized by \"%s\" are not supported", hfconfig_where(c),
-                   utf8_shown(shown, sizeof shown, method ? method : "?"));
-}
-
 static void begin_shape(model_shape *s, const arch_row *row) {
     *s = (model_shape){
         .norm = row->norm, .norm_bias = row->has_norm_bias, .qk_norm = row->qk_norm, .rope_pairs = row->has_rope_pairs};
@@ -235,8 +226,9 @@ static void begin_shape(model_shape *s, const arch_row *row) {
 qp_status shape_read_as(model_shape *out, const arch_row **row, const hfconfig *c, const char *as, qp_error *err) {
     *out = (model_shape){0};
     ERR_TRY(find_row(row, c, as, err));
-    ERR_TRY(refuse_quantized(c, err));
     begin_shape(out, *row);
+    ERR_TRY(hf_quant_read(&out->quant, c, err));
+    ERR_TRY(hfconfig_bool(c, "rope_pairs", &out->rope_pairs, err)); /* of GGUF files: see gguf_config.c */
     for (const config_key *k = (*row)->keys; k->key; k++) ERR_TRY(apply_key(out, c, k, err));
     if ((*row)->has_qkv_bias) out->qkv_bias = true;
     if ((*row)->adjust) ERR_TRY((*row)->adjust(out, c, err));

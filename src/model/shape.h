@@ -7,7 +7,7 @@
 #define MODEL_SHAPE_H
 
 #include "dev/dev.h"
-#include "format/hfconfig.h"
+#include "format/hf_quant.h"
 
 /* What the engine takes; everything sized by a shape stays far from overflow. */
 enum {
@@ -104,6 +104,7 @@ typedef struct model_shape {
     bool weighs_input; /* the weight multiplies an expert's input */
     route_rule route;  /* n_experts 0: none */
 
+    hf_quant quant; /* how the weights are stored */
     int n_ropes;
     hf_rope ropes[SHAPE_MAX_ROPES];
     layer_kind layers[SHAPE_MAX_LAYERS];

@@ -7,6 +7,7 @@
  * The tricky thing is to see a stored tensor as a matrix of rows whatever its shape: `place` says which of its rows
  * make the weight, row r being first + r / run * jump + r % run * step. */
 #include "tensors.h"
+#include "quantised.h"
 #include "base/mem.h"
 #include <stdio.h>
 #include <string.h>
@@ -68,6 +69,7 @@ typedef struct need {
     const quant_type *type;
     int64_t rows, cols;                    /* of the slot */
     bool is_vector, is_stacked, is_turned; /* stacked: all experts; turned: rows and columns exchanged */
+    bool is_quantised;                     /* not one plain tensor: see quantised.h */
     place place;
 } need;
 
@@ -131,11 +133,20 @@ static void settle_part(const tensor_source *t, const slot_row *row, int member,
     n->place = place_of(t->shape, row, n->rows, member);
 }
 
+/* Quantised matrices are read whole. */
+static qp_status check_quantised(const slot_row *row, const need *n, qp_error *err) {
+    if (row->part == PART_ALL && !n->is_stacked && !n->is_turned) return QP_OK;
+    return err_set(err, QP_UNSUPPORTED, 0, "%s: quantized weights that are stored within others are not supported",
+                   n->name);
+}
+
 static qp_status find(const tensor_source *t, const slot_row *row, int layer, int member, need *n, qp_error *err) {
     char plain[CKPT_MAX_NAME];
     settle_part(t, row, member, n);
     ERR_TRY(slot_tensor_name(plain, sizeof plain, row, layer, member, err));
     ERR_TRY(names_stored(n->name, sizeof n->name, t->how, plain, err));
+    n->is_quantised = !n->is_vector && quantised_has(t->files, n->name);
+    if (n->is_quantised) return check_quantised(row, n, err);
     n->tensor = checkpoint_find(t->files, n->name);
     if (!n->tensor)
         return err_set(err, QP_BAD_FORMAT, 0, "%s: the checkpoint has no such tensor; %lld x %lld elements are needed",
@@ -210,6 +221,24 @@ static qp_status copy(tensor_source *t, const slot_row *row, const need *n, cons
     return QP_OK;
 }
 
+/* ---- quantised ---- */
+
+/* The order of inputs moves to where it lives as long as `t`. */
+static qp_status keep_order(tensor_source *t, quant_matrix *m, qp_error *err) {
+    if (!m->order) return QP_OK;
+    const size_t bytes = (size_t)m->n_in * sizeof *m->order;
+    int32_t *kept = take_block(t, bytes, err);
+    if (kept) memcpy(kept, m->order, bytes);
+    quant_close(m);
+    m->order = kept;
+    return kept ? QP_OK : QP_NO_MEMORY;
+}
+
+static qp_status fetch_quantised(tensor_source *t, const need *n, quant_matrix *out, qp_error *err) {
+    ERR_TRY(quantised_fetch(out, t->files, &t->shape->quant, n->name, n->rows, n->cols, err));
+    return keep_order(t, out, err);
+}
+
 /* ---- front ---- */
 
 void tensors_open(tensor_source *out, const checkpoint *files, const arch_row *arch, const model_shape *shape) {
@@ -224,13 +253,19 @@ void tensors_close(tensor_source *t) {
 
 qp_status tensors_check(const tensor_source *t, const slot_row *row, int layer, int member, qp_error *err) {
     need n;
-    return find(t, row, layer, member, &n, err);
+    quant_matrix m;
+    ERR_TRY(find(t, row, layer, member, &n, err));
+    if (!n.is_quantised) return QP_OK;
+    ERR_TRY(quantised_fetch(&m, t->files, &t->shape->quant, n.name, n.rows, n.cols, err));
+    quant_close(&m);
+    return QP_OK;
 }
 
 qp_status tensors_fetch(tensor_source *t, const slot_row *row, int layer, int member, quant_matrix *out,
                         qp_error *err) {
     need n;
     ERR_TRY(find(t, row, layer, member, &n, err));
+    if (n.is_quantised) return fetch_quantised(t, &n, out, err);
     const size_t each = n.type->id == QUANT_F32 ? 4 : 2;
     const uint8_t *from = n.tensor->data;
     if (n.is_stacked) from += n.tensor->bytes / (size_t)t->shape->route.n_experts * (size_t)member;

@@ -180,7 +180,7 @@ qp_status chat_file_read(chat_file *out, const char *folder, const char *name, q
 }
 
 static qp_status read_config(finder *f, const char *name, const json_t *config, chat_file *out) {
-    const json_t *value = json_object_get(config, "chat_template");
+    json_t *value = json_object_get(config, "chat_template");
     out->tokens = json_object();
     if (!out->tokens) return no_memory(f->err);
     ERR_TRY(add_tokens(out->tokens, config, f->err));

@@ -1,0 +1,228 @@
+/* quant_models_test.c — models with quantised weights as a whole.
+ *
+ * Real EXL2 files (QUIPU_FIXTURES): weights bit for bit as ExLlamaV2's own code reconstructs them, logits at every
+ * instruction level, the divergence of fast from exact over unseen text. GGUF files in tests/golden/gguf, written by
+ * the reference's package out of the trained model: the same logits as from what they were made of. */
+#include "goldens.h"
+#include "base/file.h"
+#include "dev/dev.h"
+#include "model/quantised.h"
+
+#define EXL2_FOLDER QUIPU_FIXTURES "/exl2"
+
+static const char *const files[] = {"mini-2.5", "mini-4.0"};
+
+static bool has_fixtures(void) { return file_is_folder(EXL2_FOLDER); }
+
+/* ---- weights ---- */
+
+static void open_quantised(quant_matrix *out, const checkpoint *c, const char *layer, const ckpt_tensor *dq,
+                           bool is_turned) {
+    const hf_quant settings = {.method = HF_QUANT_EXL2};
+    char name[256];
+    qp_error err = {0};
+    snprintf(name, sizeof name, "%s.weight", layer);
+    const int64_t in = dq->shape[0], n_out = dq->shape[1];
+    if (is_turned && quantised_fetch(out, c, &settings, name, in, n_out, &err) == QP_OK) return;
+    if (!is_turned && quantised_fetch(out, c, &settings, name, n_out, in, &err) == QP_OK) return;
+    fail_msg("%s: %s", name, err.text);
+}
+
+/* The order in which the reference's loader leaves the columns of gate and up: that of the inputs of down. */
+static int32_t *columns_of(const checkpoint *c, const char *layer, const ckpt_tensor *dq) {
+    const char *part = strstr(layer, ".gate_proj");
+    if (!part) part = strstr(layer, ".up_proj");
+    if (!part) return NULL;
+    char down[256];
+    quant_matrix m;
+    snprintf(down, sizeof down, "%.*s.down_proj", (int)(part - layer), layer);
+    open_quantised(&m, c, down, dq, true);
+    return m.order;
+}
+
+static void compare_weights(const checkpoint *c, const ckpt_tensor *dq) {
+    const char *layer = dq->name + strlen("dq.");
+    const int64_t n_in = dq->shape[0], n_out = dq->shape[1];
+    quant_matrix m;
+    open_quantised(&m, c, layer, dq, false);
+    int32_t *columns = columns_of(c, layer, dq);
+    const bool is_down = strstr(layer, ".down_proj") != NULL; /* its rows stay as stored */
+    float *row = mem_array((size_t)n_in, sizeof *row);
+    for (int64_t n = 0; n < n_out; n++) {
+        m.type->unpack_row(row, &m, columns ? columns[n] : n);
+        for (int64_t k = 0; k < n_in; k++) {
+            uint16_t expected;
+            memcpy(&expected, dq->data + (k * n_out + n) * 2, 2);
+            if (quant_f32_to_f16(row[is_down ? m.order[k] : k]) != expected)
+                fail_msg("%s: weight %lld, %lld is %g, the reference has %g", layer, (long long)k, (long long)n,
+                         (double)row[is_down ? m.order[k] : k], (double)quant_f16_to_f32(expected));
+        }
+    }
+    mem_free(row);
+    mem_free(columns);
+    quant_close(&m);
+}
+
+static void exl2_weights_are_the_references(void **state) {
+    if (!has_fixtures()) HARNESS_SKIP("no EXL2 fixtures in %s", QUIPU_FIXTURES);
+    size_t compared = 0;
+    for (size_t i = 0; i < HARNESS_COUNT(files); i++) {
+        char path[512];
+        safetensors goldens;
+        checkpoint *c;
+        qp_error err;
+        snprintf(path, sizeof path, EXL2_FOLDER "/%s", files[i]);
+        if (checkpoint_open(&c, path, &err)) fail_msg("%s", err.text);
+        strcat(path, "/goldens.safetensors");
+        assert_int_equal(safetensors_open(&goldens, path, &err), QP_OK);
+        /* goldens.safetensors lies among the files: the loader takes output*.safetensors alone */
+        assert_null(checkpoint_find(c, "logits"));
+        for (size_t t = 0; t < goldens.n_tensors; t++) {
+            if (strncmp(goldens.tensors[t].name, "dq.", 3)) continue;
+            compare_weights(c, &goldens.tensors[t]);
+            compared++;
+        }
+        safetensors_close(&goldens);
+        checkpoint_close(c);
+    }
+    assert_true(compared >= 4);
+}
+
+/* ---- logits ---- */
+
+static qp_model *open_path(const char *path, const char *level, qp_precision precision) {
+    const qp_model_options o = {
+        .size = sizeof o, .device = "cpu", .cpu_level = level, .threads = 2, .precision = precision};
+    qp_model *m;
+    qp_error err;
+    if (qp_model_open(&m, path, &o, &err) != QP_OK) fail_msg("%s", err.text);
+    return m;
+}
+
+static const ckpt_tensor *find(const safetensors *f, const char *name) {
+    for (size_t i = 0; i < f->n_tensors; i++)
+        if (!strcmp(f->tensors[i].name, name)) return &f->tensors[i];
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+static double kl_of(const float *p, const float *q, size_t n) {
+    double p_most = -INFINITY, q_most = -INFINITY, p_sum = 0, q_sum = 0, kl = 0;
+    for (size_t i = 0; i < n; i++) {
+        p_most = fmax(p_most, (double)p[i]);
+        q_most = fmax(q_most, (double)q[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        p_sum += exp((double)p[i] - p_most);
+        q_sum += exp((double)q[i] - q_most);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const double lp = (double)p[i] - p_most - log(p_sum), lq = (double)q[i] - q_most - log(q_sum);
+        kl += exp(lp) * (lp - lq);
+    }
+    return kl;
+}
+
+static size_t best_of(const float *x, size_t n) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+enum { VOCABULARY = 2048, PROMPT = 64 };
+
+static void check_logits(const char *path, const safetensors *goldens) {
+    const ckpt_tensor *prompt = find(goldens, "prompt"), *logits = find(goldens, "logits");
+    int32_t ids[PROMPT];
+    float *expected = mem_array(PROMPT * VOCABULARY, sizeof *expected);
+    assert_int_equal(prompt->bytes, sizeof ids);
+    assert_int_equal(logits->bytes, PROMPT * VOCABULARY * sizeof *expected);
+    memcpy(ids, prompt->data, sizeof ids);
+    memcpy(expected, logits->data, logits->bytes);
+    for (int i = 0; dev_cpu_level(i); i++) {
+        if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
+        for (int fast = 0; fast < 2; fast++) {
+            qp_model *m = open_path(path, dev_cpu_level(i), fast ? QP_PRECISION_FAST : QP_PRECISION_EXACT);
+            float *got = logits_of(m, ids, PROMPT, PROMPT, 1 << 20, VOCABULARY);
+            float *cut = logits_of(m, ids, PROMPT, PROMPT, 5, VOCABULARY);
+            assert_memory_equal(got, cut, PROMPT * VOCABULARY * sizeof *got);
+            const double off = max_difference(got, expected, PROMPT * VOCABULARY);
+            if (!(off <= (fast ? 0.7 : 2e-3))) fail_msg("%s, %s: off by %g", path, dev_cpu_level(i), off);
+            mem_free(got);
+            mem_free(cut);
+            qp_model_close(m);
+        }
+    }
+    mem_free(expected);
+}
+
+static void exl2_logits_are_the_references(void **state) {
+    if (!has_fixtures()) HARNESS_SKIP("no EXL2 fixtures in %s", QUIPU_FIXTURES);
+    for (size_t i = 0; i < HARNESS_COUNT(files); i++) {
+        char path[512], file[600];
+        safetensors goldens;
+        snprintf(path, sizeof path, EXL2_FOLDER "/%s", files[i]);
+        snprintf(file, sizeof file, "%s/goldens.safetensors", path);
+        assert_int_equal(safetensors_open(&goldens, file, NULL), QP_OK);
+        check_logits(path, &goldens);
+        safetensors_close(&goldens);
+    }
+}
+
+/* ---- fast against exact ---- */
+
+typedef struct divergence {
+    double kl, same_best;
+} divergence;
+
+/* Mean over `windows` windows of 512 tokens of unseen text. */
+static divergence diverge(const qp_model *a, const qp_model *b, const int32_t *ids, int windows) {
+    enum { WINDOW = 512 };
+    divergence d = {0, 0};
+    for (int w = 0; w < windows; w++) {
+        float *x = logits_of(a, ids + w * WINDOW, WINDOW, WINDOW, 1 << 20, VOCABULARY);
+        float *y = logits_of(b, ids + w * WINDOW, WINDOW, WINDOW, 1 << 20, VOCABULARY);
+        for (size_t row = 0; row < WINDOW; row++) {
+            const float *p = x + row * VOCABULARY, *q = y + row * VOCABULARY;
+            d.kl += kl_of(p, q, VOCABULARY) / (WINDOW * windows);
+            d.same_best += (double)(best_of(p, VOCABULARY) == best_of(q, VOCABULARY)) / (WINDOW * windows);
+        }
+        mem_free(x);
+        mem_free(y);
+    }
+    return d;
+}
+
+static void fast_is_close_to_exact(void **state) {
+    if (!has_fixtures()) HARNESS_SKIP("no EXL2 fixtures in %s", QUIPU_FIXTURES);
+    safetensors text;
+    assert_int_equal(safetensors_open(&text, EXL2_FOLDER "/validation_ids.safetensors", NULL), QP_OK);
+    const ckpt_tensor *t = &text.tensors[0];
+    int32_t *ids = mem_array(t->bytes / 2, sizeof *ids);
+    for (size_t i = 0; i < (size_t)t->shape[0]; i++)
+        ids[i] = t->type == DTYPE_I32 ? ((const int32_t *)(const void *)t->data)[i]
+                                      : ((const uint16_t *)(const void *)t->data)[i];
+    for (size_t i = 0; i < HARNESS_COUNT(files); i++) {
+        char path[512];
+        snprintf(path, sizeof path, EXL2_FOLDER "/%s", files[i]);
+        qp_model *exact = open_path(path, NULL, QP_PRECISION_EXACT), *fast = open_path(path, NULL, QP_PRECISION_FAST);
+        const divergence d = diverge(exact, fast, ids, 4);
+        print_message("%s: KL of fast %.6f, same best %.2f %%\n", files[i], d.kl, 100 * d.same_best);
+        assert_true(d.kl <= 0.002);
+        assert_true(d.same_best >= 0.97);
+        qp_model_close(exact);
+        qp_model_close(fast);
+    }
+    mem_free(ids);
+    safetensors_close(&text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exl2_weights_are_the_references),
+        cmocka_unit_test(exl2_logits_are_the_references),
+        cmocka_unit_test(fast_is_close_to_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
