@@ -161,7 +161,9 @@ static void test_example(void **state) {
     config_print(&before, &c);
     for (char *line = strtok(example.at, "\n"); line; line = strtok(NULL, "\n")) {
         char key[64];
-        const bool is_setting = sscanf(line, "  # %63[a-z_]:", key) == 1 && strstr(line, ":") == line + 4 + strlen(key);
+        bool is_setting = false;
+        if (sscanf(line, "  # %63[a-z_]:", key) == 1 && line[4 + strlen(key)] == ':')
+            for (int i = 0; i < CONFIG_COUNT; i++) is_setting |= !strcmp(config_rows[i].key, key);
         if (is_setting) strbuf_format(&bare, "  %s\n", line + 4);
         if (*line != ' ' && *line != '#') strbuf_format(&bare, "%s\n", line);
     }
