@@ -186,6 +186,7 @@ typedef struct qp_model_options {
     qp_log log;
     void (*progress)(void *user, double done, double total); /* parts of the model bound; NULL: none */
     void *progress_user;
+    const char *architecture; /* NULL: what config.json names; else the name to read the folder as */
 } qp_model_options;
 
 /* Opens a folder in Hugging Face layout. Checks everything before it returns. */
@@ -221,6 +222,17 @@ typedef struct qp_model_info {
 QP_API void qp_model_get_info(const qp_model *model, qp_model_info *info);
 /* Bytes of cache that `tokens` tokens need. */
 QP_API uint64_t qp_model_cache_bytes(const qp_model *model, qp_cache_type type, uint64_t tokens);
+
+/* A low-rank adapter (LoRA) in a PEFT folder, applied beside the model's weights to the jobs and sequences that name
+ * it. May be closed while such still run: they keep it. */
+typedef struct qp_adapter qp_adapter;
+QP_API qp_status qp_adapter_open(qp_adapter **out, const qp_model *model, const char *path, qp_error *err);
+QP_API void qp_adapter_close(qp_adapter *adapter);
+
+typedef struct qp_adapter_use {
+    qp_adapter *adapter;
+    float scale; /* multiplies what the adapter adds; 1 is as it was trained */
+} qp_adapter_use;
 
 /* What a model folder holds, read from its headers alone: architecture, shape, formats, memory needed, what is not
  * supported and why; one JSON object that the caller qp_free()s. With `tensors`, the list of all tensors too. */
@@ -313,6 +325,9 @@ QP_API qp_status qp_sequences_new(qp_sequence **out, int count, const qp_model *
 QP_API void qp_sequence_free(qp_sequence *sequence);
 /* Tokens fed so far. */
 QP_API uint64_t qp_sequence_length(const qp_sequence *sequence);
+/* Computes what follows with these adapters (at most 8); for a sequence without tokens. */
+QP_API qp_status qp_sequence_set_adapters(qp_sequence *sequence, const qp_adapter_use *uses, size_t count,
+                                          qp_error *err);
 /* Forgets all tokens from `length` on. */
 QP_API qp_status qp_sequence_rewind(qp_sequence *sequence, uint64_t length, qp_error *err);
 
@@ -445,6 +460,8 @@ typedef struct qp_job_options {
     qp_watch *watch;    /* is told when there is something to read; NULL: none */
     void *user;         /* comes back from qp_watch_next */
     bool score_prompt;  /* qp_job_peek_scores; the prompt is then computed anew, with n_top alternatives */
+    const qp_adapter_use *adapters; /* n_adapters, at most 8 */
+    size_t n_adapters;
 } qp_job_options;
 
 /* Submits. Refuses at once what can never fit. All of `options` is copied. */
@@ -537,6 +554,46 @@ typedef struct qp_job_progress {
     size_t cached_tokens; /* of prompt_done, found in the cache */
 } qp_job_progress;
 QP_API void qp_job_get_progress(const qp_job *job, qp_job_progress *progress);
+
+/* ---- constraints --------------------------------------------------------------------------------------------------- */
+
+/* A compiled constraint: what a text must look like. Immutable; any number of threads and jobs may share it. Freed
+ * before its tokenizer (or the model that the tokenizer belongs to) is closed. */
+typedef struct qp_grammar qp_grammar;
+
+typedef struct qp_grammar_options {
+    size_t size;
+    const char *whitespace; /* JSON: "compact", "single" (NULL), "pretty:N", "flexible:K", "flexible:inf", "regex:..." */
+    bool lenient;           /* unsupported assertions of a schema are dropped, each with a warning in the report */
+    bool any_order;         /* properties in any order instead of the schema's */
+    bool repeat_extra_keys; /* additional keys may come twice */
+    bool unicode_escapes;   /* printable characters may be written as \uXXXX */
+    bool ignore_formats;    /* unknown formats are annotations */
+    int fraction_digits;    /* most; 0: 20, < 0: no limit */
+    int exponent_digits;    /* most; 0: 3, < 0: no limit */
+    const char *root;       /* GBNF: the start rule; NULL: "root" */
+} qp_grammar_options;
+
+/* The kinds of constraint: 0, 1, ... until NULL; *help is one line, may be NULL. */
+QP_API const char *qp_grammar_kind(int index, const char **help);
+/* Compiles `source` (kind "json_schema", "json_object", "regex", "gbnf", "lark", "choices", "prefix"). What was compiled
+ * lately for this tokenizer is found again. Refuses what it cannot keep, naming the place. *report_json (may be NULL;
+ * qp_free()d by the caller, also after a failure) is an object with "problems", "narrowed", "warnings", "remarks". */
+QP_API qp_status qp_grammar_new(qp_grammar **out, const qp_tokenizer *tokenizer, const char *kind, const char *source,
+                                size_t source_bytes, const qp_grammar_options *options, char **report_json,
+                                qp_error *err);
+QP_API void qp_grammar_free(qp_grammar *grammar);
+/* Follows a text: *n_good bytes of it can begin a text of the language, and if that is all, *complete tells whether it
+ * is one. *expected (may be NULL; qp_free()d) says what could come at that place. */
+QP_API qp_status qp_grammar_check(const qp_grammar *grammar, const char *text, size_t text_bytes, size_t *n_good,
+                                  bool *complete, char **expected, qp_error *err);
+/* Tokenises a text and makes the mask before each token: how many ids were allowed and how long it took. `allowed`
+ * and `seconds` have room for `capacity`; *n_tokens is how many there are (masks end at the first refused token). */
+QP_API qp_status qp_grammar_time(const qp_grammar *grammar, const char *text, size_t text_bytes, int *allowed,
+                                 double *seconds, size_t capacity, size_t *n_tokens, qp_error *err);
+/* A filter for one job (qp_job_options.filters), which owns it from then on. Its masks are made by threads of the
+ * tokenizer while the model computes. The grammar may be freed before it. */
+QP_API qp_status qp_filter_new(qp_filter *out, const qp_grammar *grammar, qp_error *err);
 
 /* ---- waiting for many jobs --------------------------------------------------------------------------------------- */
 

@@ -14,8 +14,14 @@ struct qp_sequence {
     shared_room *shared;
 };
 
+static void drop_adapters(qp_sequence *s) {
+    for (int i = 0; i < s->seq.adapters.n; i++) lora_close(s->seq.adapters.adapters[i]);
+    s->seq.adapters.n = 0;
+}
+
 void qp_sequence_free(qp_sequence *s) {
     if (!s) return;
+    drop_adapters(s);
     seq_close(&s->seq);
     if (!--s->shared->n_users) {
         seq_room_close(&s->shared->room);
@@ -69,6 +75,18 @@ qp_status qp_sequences_new(qp_sequence **out, int count, const qp_model *m, uint
 qp_status qp_sequence_new(qp_sequence **out, const qp_model *m, uint64_t capacity_tokens, qp_cache_type type,
                           qp_error *err) {
     return qp_sequences_new(out, 1, m, capacity_tokens, type, err);
+}
+
+qp_status qp_sequence_set_adapters(qp_sequence *s, const qp_adapter_use *uses, size_t count, qp_error *err) {
+    lora_set set;
+    if (s->seq.chain.length)
+        return err_set(err, QP_BAD_ARGUMENT, 0, "the sequence has %lld tokens already, adapters are for empty ones",
+                       (long long)s->seq.chain.length);
+    ERR_TRY(api_adapters(&set, s->shared->room.model, uses, count, err));
+    for (int i = 0; i < set.n; i++) lora_hold(set.adapters[i]);
+    drop_adapters(s);
+    s->seq.adapters = set;
+    return QP_OK;
 }
 
 uint64_t qp_sequence_length(const qp_sequence *s) { return (uint64_t)s->seq.chain.length; }

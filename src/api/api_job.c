@@ -188,6 +188,7 @@ static qp_status gather(gathered *a, const qp_generator *g, const qp_job_options
     ERR_TRY(set_length(a, g, o, err));
     ERR_TRY(gather_end_ids(a, g, o, err));
     ERR_TRY(gather_sampling(a, g, o, err));
+    ERR_TRY(api_adapters(&a->setup.adapters, g->model->model, o->adapters, o->n_adapters, err));
     set_outputs(a, g, o);
     return QP_OK;
 }

@@ -26,6 +26,7 @@ static qp_status read_options(const qp_model_options *o, model_options *out, qp_
                            .rope_scale = o->rope_scale,
                            .rope_alpha = o->rope_alpha,
                            .rope_yarn = o->rope_yarn,
+                           .architecture = o->architecture,
                            .progress = o->progress,
                            .progress_user = o->progress_user};
     return QP_OK;

@@ -9,6 +9,11 @@
 #include "text/chat.h"
 #include "text/tok.h"
 
+/* api_constraint.c: what constraints over one tokenizer share. */
+typedef struct shelf shelf;
+qp_status shelf_open(shelf **out, const tok *t, qp_error *err);
+void shelf_close(shelf *s);
+
 struct qp_model {
     model *model;
     qp_tokenizer *tokenizer; /* NULL: none */
@@ -26,8 +31,17 @@ struct qp_generator {
     uint64_t max_length; /* 0: the cache's */
 };
 
+struct qp_adapter {
+    lora *lora;
+    const model *model;
+};
+
+/* What the caller names as what the engine takes; nothing is held yet. */
+qp_status api_adapters(lora_set *out, const model *m, const qp_adapter_use *uses, size_t count, qp_error *err);
+
 struct qp_tokenizer {
     tok *tok;
+    shelf *shelf; /* of constraints */
 };
 
 /* By a model's path: a folder or a GGUF file (api_gguf.c). */

@@ -48,6 +48,7 @@ typedef struct step {
     int32_t ids[MODEL_MAX_ROWS], logit_rows[MODEL_MAX_ROWS];
     row_span spans[MODEL_MAX_ROWS];
     uint64_t rope_lengths[MODEL_MAX_ROWS];
+    const lora_set *adapters[MODEL_MAX_ROWS];
     step_input in;
     job **prompts; /* [max_jobs]: scratch of sched.c */
     pick *picks;   /* [max_jobs] */
@@ -113,7 +114,7 @@ void engine_fail(engine *e, job *j, qp_status status, const qp_error *why);
 /* Takes a new or a preempted job into the queue. */
 qp_status engine_enqueue(engine *e, job *j);
 /* What the keys of a lane hang on besides its ids. */
-uint64_t engine_lane_root(const engine *e, const lane *l);
+uint64_t engine_lane_root(const engine *e, const job *j, const lane *l);
 /* Length of the sequence as the rotation of the row at `position` sees it. */
 uint64_t engine_rope_length(const lane *l, int64_t position);
 uint64_t engine_rope_class(const engine *e, uint64_t length);

@@ -17,9 +17,9 @@ uint64_t engine_rope_class(const engine *e, uint64_t length) {
     return mixed;
 }
 
-uint64_t engine_lane_root(const engine *e, const lane *l) {
-    const uint64_t class = engine_rope_class(e, l->n_prompt);
-    return class ? hash_bytes(&class, sizeof class, e->root) : e->root;
+uint64_t engine_lane_root(const engine *e, const job *j, const lane *l) {
+    const uint64_t beside[] = {engine_rope_class(e, l->n_prompt), lora_set_identity(&j->adapters)};
+    return beside[0] || beside[1] ? hash_bytes(beside, sizeof beside, e->root) : e->root;
 }
 
 /* Rows from `position` on, at most n, that rotate alike. */
@@ -35,7 +35,7 @@ static bool may_differ(const engine *e, const lane *l) {
     return engine_rope_class(e, l->n) != engine_rope_class(e, l->n_prompt);
 }
 
-static void add_spans(engine *e, lane *l, int n_rows) {
+static void add_spans(engine *e, const job *j, lane *l, int n_rows) {
     step *s = &e->step;
     const bool differ = may_differ(e, l);
     if (differ && l->chain.length + n_rows > (int64_t)l->n_prompt) chain_make_private(&l->chain);
@@ -43,6 +43,7 @@ static void add_spans(engine *e, lane *l, int n_rows) {
         const int64_t position = l->chain.length + done;
         const int n = differ ? alike(e, l, position, n_rows - done) : n_rows;
         s->spans[s->in.n_spans] = (row_span){s->in.n_rows + done, n, position, l->chain.pages};
+        s->adapters[s->in.n_spans] = j->adapters.n ? &j->adapters : NULL;
         s->rope_lengths[s->in.n_spans++] = engine_rope_length(l, position);
         done += n;
     }
@@ -66,7 +67,7 @@ static void add_scores(step *s, job *j, int n_rows) {
 static void add_part(engine *e, const step_part *part) {
     step *s = &e->step;
     lane *l = &part->job->lanes[part->lane];
-    add_spans(e, l, part->n_rows);
+    add_spans(e, part->job, l, part->n_rows);
     for (int i = 0; i < part->n_rows; i++) s->ids[s->in.n_rows + i] = l->ids[l->chain.length + i];
     if (!part->lane) add_scores(s, part->job, part->n_rows);
     s->in.n_rows += part->n_rows;
@@ -81,6 +82,7 @@ void engine_fill(engine *e) {
     s->in = (step_input){.ids = s->ids,
                          .spans = s->spans,
                          .rope_lengths = s->rope_lengths,
+                         .adapters = s->adapters,
                          .logit_rows = s->logit_rows,
                          .kv = e->store.views};
     for (int i = 0; i < s->n_parts; i++) add_part(e, &s->parts[i]);

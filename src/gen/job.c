@@ -175,6 +175,8 @@ static void set_limits(job *j, const job_setup *s) {
     j->n_lanes = 1;
     j->n_prompt = s->n_ids;
     j->priority = s->priority;
+    j->adapters = s->adapters;
+    for (int i = 0; i < j->adapters.n; i++) lora_hold(j->adapters.adapters[i]);
     j->max_new_tokens = s->max_new_tokens;
     j->min_new_tokens = s->min_new_tokens;
     j->wants = s->mailbox;
@@ -221,6 +223,8 @@ void job_strip(job *j) {
     for (size_t i = 0; i < j->n_filters; i++)
         if (j->filters[i].free) j->filters[i].free(j->filters[i].user);
     j->n_filters = 0;
+    for (int i = 0; i < j->adapters.n; i++) lora_close(j->adapters.adapters[i]);
+    j->adapters.n = 0;
     sampler_free(j->sampler);
     j->sampler = NULL;
     detok_free(j->detok);

@@ -10,6 +10,7 @@
 #include "loop.h"
 #include "score.h"
 #include "cache/pages.h"
+#include "model/lora.h"
 #include "sample/chain.h"
 #include "text/detok.h"
 #include <stdatomic.h>
@@ -53,6 +54,7 @@ typedef struct job_setup {
     mailbox_setup mailbox;
     int priority, loop_repeats;
     double max_queue_s, max_total_s; /* 0: none */
+    lora_set adapters;
 } job_setup;
 
 typedef struct job job;
@@ -74,6 +76,7 @@ struct job {
     int priority;
     lane lanes[JOB_LANES];
     int n_lanes;
+    lora_set adapters;
     size_t max_new_tokens, min_new_tokens;
     int32_t *end_ids;
     size_t n_end_ids;

@@ -71,7 +71,7 @@ static void open_chains(engine *e, job *j) {
     for (int k = 0; k < j->n_lanes; k++) {
         lane *l = &j->lanes[k];
         l->n_cached = 0;
-        chain_open(&l->chain, e->pages, engine_lane_root(e, l));
+        chain_open(&l->chain, e->pages, engine_lane_root(e, j, l));
         if (e->options.no_reuse || score_is_open(&j->score)) chain_make_private(&l->chain);
         reuse(e, l);
     }

@@ -71,6 +71,7 @@ typedef struct step_rows {
     int32_t ids[MODEL_MAX_ROWS], logit_rows[MODEL_MAX_ROWS];
     row_span spans[MODEL_MAX_ROWS];
     uint64_t rope_lengths[MODEL_MAX_ROWS];
+    const lora_set *adapters[MODEL_MAX_ROWS];
     step_input in;
 } step_rows;
 
@@ -81,6 +82,7 @@ static size_t add_rows(step_rows *step, const seq_feed *feed, size_t done, uint6
     const size_t room = (size_t)(MODEL_MAX_ROWS - in->n_rows), left = feed->count - done;
     const int n = (int)(left < room ? left : room);
     step->spans[in->n_spans] = (row_span){in->n_rows, n, c->length, c->pages};
+    step->adapters[in->n_spans] = feed->seq->adapters.n ? &feed->seq->adapters : NULL;
     step->rope_lengths[in->n_spans++] = rope_length;
     for (int i = 0; i < n; i++) {
         const size_t at = done + (size_t)i;
@@ -95,6 +97,7 @@ static qp_status run_step(step_rows *step, model *m, const kv_view *kv, float **
     step->in.ids = step->ids;
     step->in.spans = step->spans;
     step->in.rope_lengths = step->rope_lengths;
+    step->in.adapters = step->adapters;
     step->in.logit_rows = step->logit_rows;
     step->in.kv = kv;
     const qp_status status = model_step(m, &step->in, *logits, err);

@@ -16,6 +16,7 @@ typedef struct seq_room {
 typedef struct seq {
     seq_room *room;
     chain chain; /* private: sequences neither offer nor reuse */
+    lora_set adapters;
 } seq;
 
 /* Rounds up to whole pages. exact: the type that QP_CACHE_DEFAULT stands for. */

@@ -46,13 +46,14 @@ static qp_status take_all(forward *f, qp_error *err) {
     for (int i = 0; i < BUF_COUNT; i++) ERR_TRY(take_floats(f, &f->buffers[i], rows, (size_t)f->plan->width[i], err));
     ERR_TRY(take_floats(f, &f->picked, LOGIT_BLOCK, (size_t)f->shape->hidden, err));
     ERR_TRY(take_floats(f, &f->logits, LOGIT_BLOCK, (size_t)f->shape->vocabulary, err));
+    ERR_TRY(take_floats(f, &f->low, rows, LORA_MAX_RANK, err));
     ERR_TRY(take_floats(f, &f->tuning, rows, tunes(f->shape), err));
     for (int i = 0; i < f->shape->n_ropes; i++) {
         ERR_TRY(take_floats(f, &f->cos[i], rows, half, err));
         ERR_TRY(take_floats(f, &f->sin[i], rows, half, err));
     }
     ERR_TRY(take_host(f, rows, half, err));
-    int64_t widest = 0;
+    int64_t widest = LORA_MAX_RANK;
     for (int i = 0; i < BUF_COUNT; i++) widest = f->plan->width[i] > widest ? f->plan->width[i] : widest;
     return f->dev->ops->reserve(f->dev, f->max_rows, widest, err);
 }
@@ -71,6 +72,7 @@ void forward_close(forward *f) {
     for (int i = 0; i < BUF_COUNT; i++) give_floats(f, &f->buffers[i], rows, (size_t)f->plan->width[i]);
     give_floats(f, &f->picked, LOGIT_BLOCK, (size_t)f->shape->hidden);
     give_floats(f, &f->logits, LOGIT_BLOCK, (size_t)f->shape->vocabulary);
+    give_floats(f, &f->low, rows, LORA_MAX_RANK);
     give_floats(f, &f->tuning, rows, tunes(f->shape));
     for (int i = 0; i < f->shape->n_ropes; i++) {
         give_floats(f, &f->cos[i], rows, half);
@@ -86,7 +88,7 @@ void forward_close(forward *f) {
 }
 
 size_t forward_row_bytes(const model_shape *shape, const plan *p) {
-    size_t floats = (size_t)shape->rot_dims * (size_t)(shape->n_ropes + 1);
+    size_t floats = LORA_MAX_RANK + (size_t)shape->rot_dims * (size_t)(shape->n_ropes + 1);
     for (int i = 0; i < BUF_COUNT; i++) floats += (size_t)p->width[i];
     return floats * sizeof(float) + sizeof(int64_t);
 }
@@ -142,6 +144,40 @@ static void run_norm(forward *f, const plan_op *op, const step_input *in) {
     f->dev->ops->norm(f->dev, &a);
 }
 
+/* One adapter's share of one part, for rows [row, row + n) of the step. */
+static void add_low_rank(forward *f, const plan_op *op, const plan_part *part, const lora_pair *pair, float scale,
+                         int row, int n) {
+    const int rank = (int)pair->a.n_out;
+    const matmul_args down = {.x = f->buffers[op->in] + (size_t)row * (size_t)op->width,
+                              .x_stride = op->width,
+                              .n_rows = n,
+                              .n_parts = 1,
+                              .parts = {{.w = &pair->a, .out = f->low, .out_stride = rank}}};
+    const matmul_part result = {.w = &pair->b,
+                                .out = f->buffers[part->out] + (size_t)row * (size_t)part->width,
+                                .out_stride = part->width,
+                                .add = true};
+    const matmul_args up = {.x = f->low, .x_stride = rank, .n_rows = n, .n_parts = 1, .parts = {result}};
+    const limit_args scaled = {f->low, n, rank, scale, 0, 0};
+    f->dev->ops->matmul(f->dev, &down);
+    if (scale != 1) f->dev->ops->limit(f->dev, &scaled);
+    f->dev->ops->matmul(f->dev, &up);
+}
+
+/* Neighbouring spans with the same adapters go together. */
+static void run_adapters(forward *f, const plan_op *op, const step_input *in) {
+    for (int i = 0, end; in->adapters && i < in->n_spans; i = end) {
+        const lora_set *set = in->adapters[i];
+        int n = in->spans[i].n_rows;
+        for (end = i + 1; end < in->n_spans && in->adapters[end] == set; end++) n += in->spans[end].n_rows;
+        for (int k = 0; set && k < set->n; k++)
+            for (int p = 0; p < op->n_parts; p++) {
+                const lora_pair *pair = lora_find(set->adapters[k], op->layer, op->parts[p].slot);
+                if (pair) add_low_rank(f, op, &op->parts[p], pair, set->scales[k], in->spans[i].row, n);
+            }
+    }
+}
+
 static void run_matmul(forward *f, const plan_op *op, const step_input *in) {
     matmul_args a = {.x = f->buffers[op->in], .x_stride = op->width, .n_rows = in->n_rows};
     for (; a.n_parts < op->n_parts; a.n_parts++) {
@@ -149,6 +185,7 @@ static void run_matmul(forward *f, const plan_op *op, const step_input *in) {
         a.parts[a.n_parts] = (matmul_part){p->w, p->bias, f->buffers[p->out], p->width, p->add};
     }
     f->dev->ops->matmul(f->dev, &a);
+    run_adapters(f, op, in);
 }
 
 static void run_heads(forward *f, const plan_op *op, const step_input *in) {

@@ -2,7 +2,7 @@
 #ifndef MODEL_STEP_H
 #define MODEL_STEP_H
 
-#include "dev/dev.h"
+#include "lora.h"
 
 typedef struct step_input {
     int n_rows;
@@ -11,6 +11,7 @@ typedef struct step_input {
     const row_span *spans;        /* [n_spans]: cover rows 0 .. n_rows-1 in order */
     const uint64_t *rope_lengths; /* [n_spans]: tokens of the whole sequence (dynamic NTK and longrope look at it): all
                                      of a prompt, however it is cut into steps */
+    const lora_set *const *adapters; /* [n_spans]: of each sequence, NULL for none; NULL: none at all */
     int n_logit_rows;
     const int32_t *logit_rows; /* [n_logit_rows], ascending: rows whose logits are wanted */
     const kv_view *kv;         /* [n_layers] */

@@ -61,6 +61,17 @@ static place place_of(const model_shape *s, const slot_row *row, int64_t rows, i
     return whole(rows);
 }
 
+static int64_t row_at(const place *p, int64_t r) { return p->first + r / p->run * p->jump + r % p->run * p->step; }
+
+int64_t tensors_stored_rows(const model_shape *s, const slot_row *row) {
+    return place_of(s, row, shape_dim(s, row->rows), 0).stored;
+}
+
+int64_t tensors_stored_row(const model_shape *s, const slot_row *of, int64_t row) {
+    const place p = place_of(s, of, shape_dim(s, of->rows), 0);
+    return row_at(&p, row);
+}
+
 /* ---- what a slot needs of its tensor ---- */
 
 typedef struct need {
@@ -180,8 +191,6 @@ typedef struct gather {
     place p;
     int64_t row_stride, col_stride;
 } gather;
-
-static int64_t row_at(const place *p, int64_t r) { return p->first + r / p->run * p->jump + r % p->run * p->step; }
 
 #define COPY_ELEMENTS(type)                                                                                            \
     for (int64_t r = 0; r < rows; r++) {                                                                               \

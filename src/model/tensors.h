@@ -26,4 +26,8 @@ qp_status tensors_check(const tensor_source *t, const slot_row *row, int layer, 
  * lives as long as `t` and the checkpoint. */
 qp_status tensors_fetch(tensor_source *t, const slot_row *row, int layer, int member, quant_matrix *out, qp_error *err);
 
+/* Rows of the matrix that the slot is part of, and which of them is row `row` of the slot. Not for parts of heads. */
+int64_t tensors_stored_rows(const model_shape *s, const slot_row *row);
+int64_t tensors_stored_row(const model_shape *s, const slot_row *of, int64_t row);
+
 #endif
