@@ -21,7 +21,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double TICK = 0.2; /* seconds */
+static const double TICK = 0.2;         /* seconds */
+static const double STALL_PERIOD = 0.5; /* between two looks at what a client has not taken: a system call each */
 
 typedef enum conn_state { CONN_FREE, CONN_IDLE, CONN_HEADER, CONN_BODY, CONN_BUSY } conn_state;
 
@@ -32,6 +33,7 @@ struct conn {
     bool is_ending;      /* shut down: the library has yet to notice */
     bool has_left;       /* the client has closed its side */
     double since;        /* the state, or the last byte of the body */
+    double next_look;    /* at what is unsent */
     int unsent;          /* bytes that the client's side has not taken, at the last look ... */
     double unsent_since; /* ... and since when it has been exactly so many */
     exchange *exchange;  /* of the current request; borrowed: http.c holds it until conns_end */
@@ -267,6 +269,8 @@ static void see_event(conns *all, const struct epoll_event *e) {
 /* Is the client's side taking nothing of what is under way to it? */
 static bool is_stalled(const conns *all, conn *c, double now) {
     int unsent = 0;
+    if (now < c->next_look) return false;
+    c->next_look = now + STALL_PERIOD;
     if (ioctl(c->descriptor, SIOCOUTQ, &unsent) || !unsent || unsent != c->unsent) {
         c->unsent = unsent;
         c->unsent_since = now;
