@@ -102,16 +102,11 @@ static qp_status submit(telling *t, qp_error *err) {
 
 /* ---- what is shown ---- */
 
-/* The model's text must not command the terminal: control characters of both kinds are masked there. */
 static void show(telling *t, const char *text, size_t bytes) {
-    const bool is_masked = t->c->s->term.live_out;
-    for (size_t i = 0; i < bytes; i++) {
-        const unsigned char c = (unsigned char)text[i], next = i + 1 < bytes ? (unsigned char)text[i + 1] : 0;
-        const bool is_c1 = c == 0xC2 && next >= 0x80 && next < 0xA0;
-        const bool is_control = (c < 32 && c != '\n' && c != '\t') || c == 127 || is_c1;
-        putchar(is_masked && is_control ? '?' : c);
-        if (is_masked && is_c1) i++;
-    }
+    if (t->c->s->term.live_out)
+        term_text(stdout, text, bytes);
+    else
+        fwrite(text, 1, bytes, stdout);
     if (bytes) t->last = text[bytes - 1];
 }
 

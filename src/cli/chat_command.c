@@ -56,7 +56,9 @@ static json_t *settings_of(const chat_state *c) {
 static void print_setting(const chat_state *c, const option_row *row) {
     json_t *value = is_set(&c->own, row) ? option_get_json(&c->own, row) : NULL;
     char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
-    fprintf(stderr, "  %-20s %s\n", row->name, text ? text : "not set");
+    fprintf(stderr, "  %-20s ", row->name);
+    term_text(stderr, text ? text : "not set", strlen(text ? text : "not set"));
+    fputc('\n', stderr);
     free(text);
     json_decref(value);
 }
@@ -218,10 +220,10 @@ static qp_status run_retry(chat_state *c, const char *text, bool *asks, qp_error
 static qp_status run_system(chat_state *c, const char *text, bool *asks, qp_error *err) {
     const bool is_none = !strcmp(text, "-");
     if (*text) ERR_TRY(chat_session_set_system(&c->talk, is_none ? "" : text, is_none ? 0 : strlen(text), err));
-    if (c->talk.system)
-        chat_say(c, "system prompt: %s", json_string_value(c->talk.system));
-    else
-        chat_say(c, "no system prompt");
+    if (!c->talk.system) return fputs("  no system prompt\n", stderr), QP_OK;
+    fputs("  system prompt: ", stderr);
+    term_text(stderr, json_string_value(c->talk.system), json_string_length(c->talk.system));
+    fputc('\n', stderr);
     return QP_OK;
 }
 

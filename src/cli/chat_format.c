@@ -44,6 +44,26 @@ static void find_stops(chat_format *f) {
     }
 }
 
+/* Some models do not call an end what their template writes behind an answer, and would go on speaking for the user. */
+static void find_end(chat_format *f) {
+    static const char probe[] = "quipuprobe", input[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, "
+                                                        "{\"role\": \"assistant\", \"content\": \"quipuprobe\"}]}";
+    char *text = NULL;
+    int32_t *ids = NULL;
+    size_t bytes, count = 0;
+    char piece[PIECE_MAX];
+    if (qp_template_render(f->chat, input, sizeof input - 1, &text, &bytes, NULL, NULL) != QP_OK) return;
+    const char *end = strstr(text, probe);
+    end = end ? end + sizeof probe - 1 : text + bytes;
+    end += strspn(end, " \n");
+    if (qp_tokenize(tokenizer_of(f), end, strlen(end), QP_TOKENIZE_NO_SPECIAL, &ids, &count, NULL) == QP_OK && count) {
+        special_text(f, ids[0], piece);
+        if (*piece) f->stop_ids[f->n_stop_ids++] = ids[0];
+    }
+    qp_free(ids);
+    qp_free(text);
+}
+
 static void find_thoughts(chat_format *f) {
     span source;
     source.at = qp_template_peek_source(f->chat, &source.bytes);
@@ -68,7 +88,7 @@ qp_status chat_format_open(chat_format *f, session *s, const qp_model *model, co
     if (!tokenizer_of(f)) return err_set(err, QP_UNSUPPORTED, 0, "the model has no tokenizer, which a chat needs");
     ERR_TRY(open_template(f, s, &info, err));
     find_thoughts(f);
-    if (!mode) return QP_OK;
+    if (!mode) return find_end(f), QP_OK;
     find_stops(f);
     return find_tokens(f, &info, err);
 }

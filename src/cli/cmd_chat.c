@@ -27,7 +27,9 @@ void chat_say(const chat_state *c, const char *format, ...) {
 void chat_complain(const chat_state *c, const qp_error *err) {
     const bool coloured = c->s->term.colour_err;
     fflush(stdout);
-    fprintf(stderr, "%squipu:%s %s\n", term_set(coloured, STYLE_RED), term_set(coloured, STYLE_PLAIN), err->text);
+    fprintf(stderr, "%squipu:%s ", term_set(coloured, STYLE_RED), term_set(coloured, STYLE_PLAIN));
+    term_text(stderr, err->text, strlen(err->text));
+    fputc('\n', stderr);
 }
 
 static void greet(const chat_state *c) {
@@ -74,16 +76,20 @@ static qp_status ask(chat_state *c, qp_error *err) {
     return QP_OK;
 }
 
+/* A line that begins with a slash is a command, with two it is a message that begins with one. */
+static qp_status obey(chat_state *c, const multiline *m, bool *asks, qp_error *err) {
+    const char *text = m->text.at;
+    const bool is_slash = !m->is_fenced && text[0] == '/', is_escaped = is_slash && text[1] == '/';
+    if (is_slash && !is_escaped) return chat_command(c, text, asks, err);
+    *asks = true;
+    return chat_session_ask(&c->talk, text + is_escaped, m->text.bytes - is_escaped, err);
+}
+
 static qp_status take_message(chat_state *c, const multiline *m, qp_error *err) {
-    const char *text = m->text.at ? m->text.at : "";
-    const bool is_line = !m->is_fenced && *text == '/', is_escaped = is_line && text[1] == '/';
     qp_error why;
-    bool asks = true;
+    bool asks = false;
     if (!m->text.bytes) return QP_OK;
-    const qp_status status = is_line && !is_escaped
-                                 ? (asks = false, chat_command(c, text, &asks, &why))
-                                 : chat_session_ask(&c->talk, text + is_escaped, m->text.bytes - is_escaped, &why);
-    if (status == QP_OK) return asks ? ask(c, err) : QP_OK;
+    if (obey(c, m, &asks, &why) == QP_OK) return asks ? ask(c, err) : QP_OK;
     c->totals.failures++;
     chat_complain(c, &why);
     return QP_OK;
@@ -124,7 +130,7 @@ static qp_status converse(chat_state *c, const char *history, multiline *m, qp_e
         was_stopped = false;
         remember(c, history, m);
         ERR_TRY(take_message(c, m, err));
-        c->is_over |= end == LINEEDIT_END;
+        c->is_over |= end == LINEEDIT_END && !(c->is_live && m->is_open); /* there it only ends the message */
     }
     return QP_OK;
 }

@@ -132,16 +132,17 @@ static void set_locale(void) {
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+/* Functions are added with wide names: libedit keeps copies of others, and never frees them. */
 static void set_keys(EditLine *editor) {
     el_set(editor, EL_EDITOR, "emacs");
     el_set(editor, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(editor, NULL); /* the user's own habits, ~/.editrc */
     el_set(editor, EL_SETTY, "-d", "-isig", NULL);
-    el_set(editor, EL_ADDFN, "stop-line", "give up this line", stop_line);
+    el_wset(editor, EL_ADDFN, L"stop-line", L"give up this line", stop_line);
     el_set(editor, EL_BIND, "^C", "stop-line", NULL);
-    el_set(editor, EL_ADDFN, "suspend", "leave until the shell's fg", suspend);
+    el_wset(editor, EL_ADDFN, L"suspend", L"leave until the shell's fg", suspend);
     el_set(editor, EL_BIND, "^Z", "suspend", NULL);
-    el_set(editor, EL_ADDFN, "paste", "insert what the terminal pastes", paste);
+    el_wset(editor, EL_ADDFN, L"paste", L"insert what the terminal pastes", paste);
     el_set(editor, EL_BIND, "\033[200~", "paste", NULL);
 }
 

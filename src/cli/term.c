@@ -1,7 +1,6 @@
 /* term.c — colours, and the one bar on stderr. */
 #include "term.h"
 #include "base/clock.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +31,16 @@ const char *term_set(bool coloured, term_style style) {
         [STYLE_RED] = "\033[31m",  [STYLE_YELLOW] = "\033[33m", [STYLE_CYAN] = "\033[36m",
     };
     return coloured ? codes[style] : "";
+}
+
+void term_text(FILE *out, const char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        const unsigned char c = (unsigned char)text[i], next = i + 1 < bytes ? (unsigned char)text[i + 1] : 0;
+        const bool is_c1 = c == 0xC2 && next >= 0x80 && next < 0xA0; /* the other set of them, in UTF-8 */
+        const bool is_control = (c < 32 && c != '\n' && c != '\t') || c == 127 || is_c1;
+        fputc(is_control ? '?' : c, out);
+        i += is_c1;
+    }
 }
 
 void term_bar_note(term *t, const char *what, const char *note, double done, double total) {

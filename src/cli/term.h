@@ -6,6 +6,7 @@
 #define CLI_TERM_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 typedef struct term {
     bool colour_out, colour_err; /* may style stdout, stderr */
@@ -21,6 +22,8 @@ typedef enum term_style { STYLE_PLAIN, STYLE_BOLD, STYLE_DIM, STYLE_RED, STYLE_Y
 void term_init(term *t, const char *color, bool quiet, bool verbose);
 /* The bytes that switch to a style, "" where colours are off. */
 const char *term_set(bool coloured, term_style style);
+/* Writes a text that others made: control characters that could command a terminal become '?', lines and tabs stay. */
+void term_text(FILE *out, const char *text, size_t bytes);
 /* Draws or updates "what [#####     ] 42 %" on stderr; the first 0.2 s show nothing. */
 void term_bar(term *t, const char *what, double done, double total);
 /* The same with something behind it, like speed. */

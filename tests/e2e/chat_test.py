@@ -286,16 +286,18 @@ class Modes(Chat):
         got = self.answers(["Hello!"], "--mode", "script", "--greedy", "-n", "40",
                            *[x for i in ids for x in ("--logit-bias", "%d:30" % i)], "--repetition-penalty", "100")[0]
         self.assertNotIn("\nUser:", got["text"])
-        model = self.without_template()
+        with open(os.path.join(DEMO, "chat_template.jinja")) as file:
+            model = self.without_template(file.read())
         with open(os.path.join(DEMO, "config.json")) as file:
             config = dict(json.load(file), eos_token_id=6129)
         for name, content in (("config.json", config), ("generation_config.json", {"eos_token_id": 6129})):
             os.remove(os.path.join(model, name))
             with open(os.path.join(model, name), "w") as file:
                 json.dump(content, file)
-        got = self.answers(["Hello!"], "-m", model, "--mode", "llama3", "--greedy", "-n", "60")[0]
-        self.assertEqual(got["finish_reason"], "stop")  # <|eot_id|>, which this model does not call an end
-        self.assertLess(got["usage"]["completion_tokens"], 60)
+        for more in ([], ["--mode", "llama3"]):
+            got = self.answers(["Hello!"], "-m", model, *more, "--greedy", "-n", "60")[0]
+            self.assertEqual(got["finish_reason"], "stop")  # <|eot_id|>, which this model does not call an end
+            self.assertLess(got["usage"]["completion_tokens"], 60)
 
 
 class Reasoning(Chat):
@@ -364,8 +366,7 @@ class Slash(Chat):
         self.assertEqual(got[0]["ids"], typed["ids"])
         self.assertEqual(got[1]["ids"], self.answers(["Hello!"], *QUIET_ANSWERS)[0]["ids"])
         said = self.chat(["/system", "/system A\\", "B", "/system"])[1]
-        self.assertEqual(re.findall(r"\[(no system prompt|system prompt: A\nB)\]", said),
-                         ["no system prompt", "system prompt: A\nB", "system prompt: A\nB"])
+        self.assertEqual(said, "  no system prompt\n" + 2 * "  system prompt: A\nB\n")
 
     def test_set_changes_answers(self):
         got = self.answers(["/set new-tokens 3", "Hello!", "/set new_tokens=5", "/retry", "/set new-tokens default",
@@ -448,6 +449,7 @@ class Files(Chat):
                  (json.dumps({"messages": good["messages"] + [message("tool\033[2J", "x")]}),
                   'message 3: "role" is "tool?[2J"'),
                  (json.dumps(dict(good, settings={"tempratur": 1})), "did you mean --temperature?"),
+                 (json.dumps(dict(good, settings={"top\033[2J": 7})), '"top?[2J" is no option'),
                  (json.dumps(dict(good, settings={"top_p": 7})), "allowed are 0 to 1"),
                  (json.dumps(dict(good, settings={"logprobs": 7})), "needs --json"), ("[" * 100000, "not valid JSON")]
         lines = ["Hello!"]
