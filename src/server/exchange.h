@@ -63,6 +63,7 @@ struct exchange {
     void *connection;
     void *(*look_up)(exchange *x, const char *name, bool is_query);
     void *verdict;             /* http.c: an answer that is decided but waits for the body to be read */
+    void *group;               /* pump.c: the jobs of this request */
     void (*gone)(exchange *x); /* the last user has dropped it: log it; then it is freed */
 };
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "exchange.h"
 #include "gaps.h"
 #include "metrics.h"
 #include "server.h"
@@ -171,6 +172,7 @@ qp_status pump_submit(const pump_order *o, qp_error *err) {
     metrics_observe(p->server->metrics, METRIC_request_params_n, o->n, 1);
     if (o->prompts[0].max_new_tokens)
         metrics_observe(p->server->metrics, METRIC_request_params_max_tokens, (double)o->prompts[0].max_new_tokens, 1);
+    exchange_of(g->request)->group = g;
     http_listen(g->request, &(http_listener){on_cancel, on_room, g});
     set_state(g, GROUP_OPEN);
     return QP_OK;
@@ -255,6 +257,7 @@ static void finish_group(group *g) {
     metrics_observe(s->metrics, METRIC_e2e_request_latency_seconds, clock_now() - g->request->arrived, 1);
     http_listen(g->request, NULL);
     g->calls->on_done(g->user);
+    exchange_of(g->request)->group = NULL;
     leave(g->pump, g);
     /* A note that came before http_listen is still in the inbox: it frees the group then. */
     pthread_mutex_lock(&g->pump->lock);
@@ -397,13 +400,8 @@ void pump_free(pump *p) {
 /* ---- asked by others ---- */
 
 qp_job *pump_peek_job(http_request *r, int choice) {
-    pump *p = r->server->pump;
-    qp_job *found = NULL;
-    pthread_mutex_lock(&p->lock);
-    for (group *g = p->alive; g && !found; g = g->next)
-        if (g->request == r && choice < g->n_jobs) found = g->jobs[choice].job;
-    pthread_mutex_unlock(&p->lock);
-    return found;
+    const group *g = exchange_of(r)->group;
+    return g && choice < g->n_jobs ? g->jobs[choice].job : NULL;
 }
 
 size_t pump_count(pump *p) {
