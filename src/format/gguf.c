@@ -42,8 +42,20 @@ static bool is_named_gguf(const char *path) {
     return n > 5 && !strcmp(path + n - 5, ".gguf");
 }
 
+/* Metadata is in the first split: whichever is named, that one is meant. */
+static void name_first_split(char *path) {
+    const size_t bytes = strlen(path), tail = strlen("-00001-of-00001.gguf");
+    int number, total, end = 0;
+    char *at = bytes > tail ? path + bytes - tail : path + bytes;
+    if (sscanf(at, "-%5d-of-%5d.gguf%n", &number, &total, &end) == 2 && (size_t)end == tail) memcpy(at + 1, "00001", 5);
+}
+
 bool gguf_at(char *out, size_t capacity, const char *path) {
-    if (is_named_gguf(path) && !file_is_folder(path)) return snprintf(out, capacity, "%s", path) < (int)capacity;
+    if (is_named_gguf(path) && !file_is_folder(path)) {
+        if (snprintf(out, capacity, "%s", path) >= (int)capacity) return false;
+        name_first_split(out);
+        return true;
+    }
     if (!file_is_folder(path) || file_join(out, capacity, path, "config.json", NULL) || file_exists(out)) return false;
     if (file_find(out, capacity, path, ".gguf", NULL) == QP_OK && *out) return true;
     char **names;

@@ -141,16 +141,13 @@ static qp_status find_splitter(const struct splitter **out, const source *s, qp_
                    s->where, (int)(name.bytes > 40 ? 40 : name.bytes), name.at);
 }
 
+/* All tokens, also those that are added: one that is not here would get the next free id instead of its own. */
 static void add_vocab(strbuf *out, const source *s) {
     const uint8_t *at = NULL;
     uint64_t i = 0;
-    bool comma = false;
     strbuf_text(out, "\"vocab\": {");
     for (span text; gguf_next_text(s->tokens, &at, &i, &text);) {
-        const int64_t kind = kind_of(s, i - 1);
-        if (kind == CONTROL || kind == USER) continue;
-        if (comma) strbuf_text(out, ", ");
-        comma = true;
+        if (i > 1) strbuf_text(out, ", ");
         strbuf_json(out, text.at, text.bytes);
         strbuf_format(out, ": %llu", (unsigned long long)(i - 1));
     }

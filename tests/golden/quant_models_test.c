@@ -218,11 +218,113 @@ static void fast_is_close_to_exact(void **state) {
     safetensors_close(&text);
 }
 
+/* ---- GGUF ---- */
+
+#define GGUF_FOLDER QUIPU_SOURCE "/tests/golden/gguf"
+#define PLAIN_FOLDER QUIPU_SOURCE "/tests/golden/models/complete-llama3"
+
+enum { SMALL_VOCABULARY = 1520, SMALL_PROMPT = 40 };
+
+static float *small_logits(const char *path, const char *level, qp_precision precision) {
+    int32_t ids[SMALL_PROMPT];
+    for (int i = 0; i < SMALL_PROMPT; i++) ids[i] = (i * 37 + 5) % 1500;
+    qp_model *m = open_path(path, level, precision);
+    float *out = logits_of(m, ids, SMALL_PROMPT, SMALL_PROMPT, 1 << 20, SMALL_VOCABULARY);
+    qp_model_close(m);
+    return out;
+}
+
+/* The same weights, rows of q and k in another order; blocks of 8 bits are nearly the same; splits are the same. */
+static void gguf_models_are_what_they_were_made_of(void **state) {
+    enum { N = SMALL_PROMPT * SMALL_VOCABULARY };
+    for (int i = 0; dev_cpu_level(i); i++) {
+        const char *level = dev_cpu_level(i);
+        if (!dev_cpu_level_available(level)) continue;
+        for (int fast = 0; fast < 2; fast++) {
+            const qp_precision precision = fast ? QP_PRECISION_FAST : QP_PRECISION_EXACT;
+            float *plain = small_logits(PLAIN_FOLDER, level, QP_PRECISION_EXACT);
+            float *same = small_logits(GGUF_FOLDER "/bf16.gguf", level, precision);
+            float *blocks = small_logits(GGUF_FOLDER "/q8_0.gguf", level, precision);
+            float *split = small_logits(GGUF_FOLDER "/split-00002-of-00002.gguf", level, precision);
+            double scale = 0;
+            for (size_t k = 0; k < N; k++) scale += (double)plain[k] * (double)plain[k] / N;
+            const double off = relative_rmse(same, plain, N, sqrt(scale));
+            const double off_blocks = relative_rmse(blocks, plain, N, sqrt(scale));
+            if (!(off <= (fast ? 0.02 : 1e-5)) || !(off_blocks <= (fast ? 0.06 : 0.03)) || off_blocks == 0)
+                fail_msg("%s, fast %d: off by %g and %g", level, fast, off, off_blocks);
+            assert_memory_equal(split, blocks, N * sizeof *split);
+            mem_free(plain);
+            mem_free(same);
+            mem_free(blocks);
+            mem_free(split);
+        }
+    }
+}
+
+static void same_ids(const qp_tokenizer *a, const qp_tokenizer *b, const char *text) {
+    int32_t *x, *y;
+    size_t n, m;
+    assert_int_equal(qp_tokenize(a, text, strlen(text), 0, &x, &n, NULL), QP_OK);
+    assert_int_equal(qp_tokenize(b, text, strlen(text), 0, &y, &m, NULL), QP_OK);
+    assert_int_equal(n, m);
+    assert_memory_equal(x, y, n * sizeof *x);
+    qp_free(x);
+    qp_free(y);
+}
+
+static void gguf_tokenizer_is_the_same(void **state) {
+    static const char *const texts[] = {"",
+                                        "hello",
+                                        "Hello there, 12345 things",
+                                        " a  b\n\n c\t",
+                                        "it's 99%",
+                                        "\xc3\xa9t\xc3\xa9 \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x99\x82",
+                                        "<|begin_of_text|>x<|eot_id|>",
+                                        "<|start_header_id|>user<|end_header_id|>\n\nhi"};
+    qp_tokenizer *inside, *beside;
+    qp_error err;
+    if (qp_tokenizer_open(&inside, GGUF_FOLDER "/bf16.gguf", &err)) fail_msg("%s", err.text);
+    if (qp_tokenizer_open(&beside, PLAIN_FOLDER, &err)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < HARNESS_COUNT(texts); i++) same_ids(inside, beside, texts[i]);
+    qp_template *a, *b;
+    size_t a_bytes, b_bytes;
+    if (qp_template_open(&a, GGUF_FOLDER "/bf16.gguf", NULL, &err)) fail_msg("%s", err.text);
+    if (qp_template_open(&b, PLAIN_FOLDER, NULL, &err)) fail_msg("%s", err.text);
+    const char *x = qp_template_peek_source(a, &a_bytes), *y = qp_template_peek_source(b, &b_bytes);
+    assert_int_equal(a_bytes, b_bytes);
+    assert_memory_equal(x, y, a_bytes);
+    qp_template_free(a);
+    qp_template_free(b);
+    qp_tokenizer_close(inside);
+    qp_tokenizer_close(beside);
+}
+
+/* " hello" is one piece, " wo" none: its merges go by score. */
+static void gguf_pieces_of_sentencepiece(void **state) {
+    static const char *const expected[] = {"<s>", "\xe2\x96\x81hello", "\xe2\x96\x81w", "or", "ld", "<0x21>"};
+    qp_tokenizer *t;
+    qp_error err;
+    int32_t *ids;
+    size_t n;
+    if (qp_tokenizer_open(&t, GGUF_FOLDER "/spm.gguf", &err)) fail_msg("%s", err.text);
+    assert_int_equal(qp_tokenize(t, "hello world!", 12, 0, &ids, &n, &err), QP_OK);
+    assert_int_equal(n, HARNESS_COUNT(expected));
+    for (size_t i = 0; i < n; i++) assert_int_equal(ids[i], qp_token_id(t, expected[i]));
+    char *text;
+    size_t bytes;
+    assert_int_equal(qp_detokenize(t, ids, n, QP_DETOKENIZE_SKIP_SPECIAL, &text, &bytes, &err), QP_OK);
+    assert_string_equal(text, "hello world!");
+    qp_free(text);
+    qp_free(ids);
+    qp_tokenizer_close(t);
+    assert_int_equal(qp_template_open((qp_template *[1]){0}, GGUF_FOLDER "/spm.gguf", NULL, &err), QP_NO_FILE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exl2_weights_are_the_references),
-        cmocka_unit_test(exl2_logits_are_the_references),
-        cmocka_unit_test(fast_is_close_to_exact),
+        cmocka_unit_test(exl2_weights_are_the_references), cmocka_unit_test(exl2_logits_are_the_references),
+        cmocka_unit_test(fast_is_close_to_exact),          cmocka_unit_test(gguf_models_are_what_they_were_made_of),
+        cmocka_unit_test(gguf_tokenizer_is_the_same),      cmocka_unit_test(gguf_pieces_of_sentencepiece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
