@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Running the server: models loaded and unloaded, templates, presets, keys that change, health, metrics, logs, settings.
-Acceptance tests T60-T62, T64 and T65 of the server's specification.
+"""Running the server: models loaded and unloaded, templates, presets, keys that change, health, metrics, logs.
+Acceptance tests T60-T62, T64 and T65 of the server's specification, and its settings.
 
 usage: server_ops_test.py PROGRAM FIXTURES [unittest options]     run from the root of the repository
 """
