@@ -28,6 +28,7 @@ static void close_grammar(grammar *g) {
     cfg_free(&g->rules);
     mask_cache_close(&g->masks);
     mem_free(g->stack.at);
+    trie_free(g->vocabulary);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
 }
@@ -39,13 +40,13 @@ static qp_status open_engine(grammar *g, ir *source, qp_error *err) {
     return rows_open(&g->parser, &g->rules, &g->automaton, g->limits.row_items, g->limits.engine_bytes, err);
 }
 
-qp_status grammar_from_ir(grammar **out, const trie *t, ir *source, const grammar_limits *limits, qp_error *err) {
+qp_status grammar_from_ir(grammar **out, trie *t, ir *source, const grammar_limits *limits, qp_error *err) {
     *out = NULL;
     grammar *g = MEM_NEW(grammar);
     if (!g) return err_no_memory(err, sizeof *g, "grammar");
     if (limits) g->limits = *limits;
     fill_limits(&g->limits);
-    g->vocabulary = t;
+    g->vocabulary = trie_share(t);
     atomic_init(&g->shares, 1);
     pthread_mutex_init(&g->lock, NULL);
     const qp_status status = open_engine(g, source, err);
@@ -66,7 +67,7 @@ static qp_status lower(ir *source, const grammar_kind *kind, span text, const ir
     return ir_verdict(source, err);
 }
 
-qp_status grammar_compile(grammar **out, const trie *t, const char *kind, span text, const ir_options *options,
+qp_status grammar_compile(grammar **out, trie *t, const char *kind, span text, const ir_options *options,
                           const grammar_limits *limits, ir **report, qp_error *err) {
     *out = NULL;
     if (report) *report = NULL;
@@ -101,3 +102,5 @@ void grammar_free(grammar *g) {
     close_grammar(g);
     ir_free(source);
 }
+
+const trie *grammar_vocabulary(const grammar *g) { return g->vocabulary; }

@@ -41,14 +41,15 @@ typedef struct grammar_limits {
     size_t row_items;     /* parser items in one row; 0: 20 000 */
 } grammar_limits;
 
-/* Lowers and compiles. `t` is shared and must live as long as the grammar. What the front end had to tell is in
+/* Lowers and compiles. The grammar takes a share of `t`. What the front end had to tell is in
  * grammar_ir(*out); on failure it comes in *report, if that is not NULL, for the caller to read and ir_free. */
-qp_status grammar_compile(grammar **out, const trie *t, const char *kind, span source, const ir_options *options,
+qp_status grammar_compile(grammar **out, trie *t, const char *kind, span source, const ir_options *options,
                           const grammar_limits *limits, ir **report, qp_error *err);
 /* From a filled ir, which the grammar owns from now on; on failure it stays the caller's. */
-qp_status grammar_from_ir(grammar **out, const trie *t, ir *g, const grammar_limits *limits, qp_error *err);
+qp_status grammar_from_ir(grammar **out, trie *t, ir *g, const grammar_limits *limits, qp_error *err);
 /* Borrowed. */
 const ir *grammar_ir(const grammar *g);
+const trie *grammar_vocabulary(const grammar *g);
 grammar *grammar_share(grammar *g);
 void grammar_free(grammar *g); /* gives back one share */
 
@@ -67,6 +68,8 @@ typedef struct mask_info {
 
 /* Fills bits [(trie_size + 31) / 32], zeros where an id may not come. End tokens are never set: see may_end. */
 qp_status matcher_mask(matcher *m, uint32_t *bits, mask_info *info, qp_error *err);
+/* The same where it is remembered; false, and nothing done, where it would have to be computed. */
+bool matcher_mask_known(matcher *m, uint32_t *bits, mask_info *info);
 /* Takes a token; QP_BAD_ARGUMENT, and no change, if it may not come. */
 qp_status matcher_accept(matcher *m, int32_t id, qp_error *err);
 /* Takes a text, byte for byte, as one token; the error's offset is the byte that may not come. */
@@ -82,5 +85,7 @@ bool matcher_finished(matcher *m);
 qp_status matcher_forced(matcher *m, strbuf *out, size_t most, qp_error *err);
 /* What may come next in readable form, one line a terminal: "one of: `,` `}`". */
 qp_status matcher_explain(matcher *m, strbuf *out, qp_error *err);
+/* The newest bytes taken, up to 64, for messages. Borrowed. */
+span matcher_tail(const matcher *m);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct mask_cache {
 
 struct grammar {
     atomic_int shares;
-    const trie *vocabulary;
+    trie *vocabulary;
     ir *source;
     cfg rules;
     grammar_limits limits;

@@ -164,7 +164,9 @@ static void add_long(grammar *g, const head *now, uint32_t n, uint32_t *bits, ui
         if (walk_token(g, now, n, trie_bytes(g->vocabulary, ids[i]))) set_bit(g, ids[i], bits, n_allowed);
 }
 
-static qp_status compute(grammar *g, const head *now, uint32_t n, uint32_t *bits, mask_info *info, qp_error *err) {
+/* With `only_known` nothing is done where the mask is not remembered: info->allowed is then -1. */
+static qp_status compute(grammar *g, const head *now, uint32_t n, uint32_t *bits, bool only_known, mask_info *info,
+                         qp_error *err) {
     const size_t words = ((size_t)trie_size(g->vocabulary) + 31) / 32;
     uint64_t key[MOST_HEADS];
     uint32_t n_allowed;
@@ -172,6 +174,7 @@ static qp_status compute(grammar *g, const head *now, uint32_t n, uint32_t *bits
     const uint32_t n_key = make_key(g, now, n, key);
     const mask_entry *known = find(&g->masks, key, n_key);
     info->cached = known;
+    if (!known && only_known) return info->allowed = -1, QP_OK;
     if (known) {
         unpack(known, bits, words);
         n_allowed = known->n_allowed;
@@ -187,17 +190,27 @@ static qp_status compute(grammar *g, const head *now, uint32_t n, uint32_t *bits
     return walk_status(g, err);
 }
 
-qp_status matcher_mask(matcher *m, uint32_t *bits, mask_info *info, qp_error *err) {
+static qp_status ask(matcher *m, uint32_t *bits, bool only_known, mask_info *info, qp_error *err) {
     const double begin = clock_now();
     const uint32_t first = m->firsts[m->n_tokens];
-    mask_info found = {.only = -1};
+    *info = (mask_info){.only = -1};
     pthread_mutex_lock(&m->g->lock);
-    const qp_status status = compute(m->g, m->heads.at + first, m->heads.n - first, bits, &found, err);
+    const qp_status status = compute(m->g, m->heads.at + first, m->heads.n - first, bits, only_known, info, err);
     pthread_mutex_unlock(&m->g->lock);
-    found.may_end = matcher_may_end(m);
-    if (found.allowed == 1 && !found.may_end)
-        found.only = first_bit(bits, ((size_t)trie_size(m->g->vocabulary) + 31) / 32);
-    found.seconds = clock_now() - begin;
+    info->may_end = matcher_may_end(m);
+    if (info->allowed == 1 && !info->may_end)
+        info->only = first_bit(bits, ((size_t)trie_size(m->g->vocabulary) + 31) / 32);
+    info->seconds = clock_now() - begin;
+    return status;
+}
+
+qp_status matcher_mask(matcher *m, uint32_t *bits, mask_info *info, qp_error *err) {
+    mask_info found;
+    const qp_status status = ask(m, bits, false, &found, err);
     if (info) *info = found;
     return status;
+}
+
+bool matcher_mask_known(matcher *m, uint32_t *bits, mask_info *info) {
+    return ask(m, bits, true, info, NULL) == QP_OK && info->allowed >= 0;
 }

@@ -170,7 +170,7 @@ qp_status matcher_rewind(matcher *m, size_t n, qp_error *err) {
     if (!n) return QP_OK;
     m->n_tokens -= n;
     m->heads.n = m->firsts[m->n_tokens + 1];
-    for (size_t i = 0; i < n; i++) m->tail.bytes = 0;
+    m->tail.bytes = 0; /* only for messages */
     return QP_OK;
 }
 
@@ -253,4 +253,38 @@ qp_status matcher_forced(matcher *m, strbuf *out, size_t most, qp_error *err) {
     return !has_room         ? err_no_memory(err, n * sizeof(head), "matcher")
            : status != QP_OK ? status
                              : strbuf_status(out, err, "forced text");
+}
+
+span matcher_tail(const matcher *m) {
+    const size_t n = m->tail.bytes < TAIL_BYTES ? m->tail.bytes : TAIL_BYTES;
+    return (span){n ? m->tail.at + m->tail.bytes - n : "", n};
+}
+
+/* A shortest text of what is left of a terminal, in backquotes. */
+static void explain_part(matcher *m, lexer_part part, strbuf *out) {
+    strbuf word = {.limit = 4096};
+    const char *name = m->g->rules.terminals[part.terminal].name;
+    strbuf_text(out, out->bytes ? " `" : "one of: `");
+    if (rx_shortest(m->g->automaton.pool, part.left, &word))
+        strbuf_add(out, word.at, word.bytes < 40 ? word.bytes : 40);
+    strbuf_text(out, word.bytes > 40 ? "...`" : "`");
+    if (name) strbuf_format(out, " (%s)", name);
+    strbuf_free(&word);
+}
+
+qp_status matcher_explain(matcher *m, strbuf *out, qp_error *err) {
+    enum { MOST = 16 };
+    grammar *g = m->g;
+    int n = 0;
+    if (matcher_may_end(m)) strbuf_text(out, "one of: the end");
+    pthread_mutex_lock(&g->lock);
+    walk_begin(g);
+    for (uint32_t i = m->firsts[m->n_tokens]; i < m->heads.n; i++) {
+        const uint32_t state = m->heads.at[i].state & HEAD_STATE;
+        for (uint32_t k = 0; k < g->automaton.states[state].n_parts && n < MOST; k++, n++)
+            explain_part(m, g->automaton.parts[g->automaton.states[state].parts + k], out);
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (n == MOST) strbuf_text(out, " ...");
+    return strbuf_status(out, err, "what may come next");
 }

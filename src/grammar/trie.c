@@ -2,6 +2,7 @@
 #include "trie.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 
 typedef struct entry {
@@ -12,6 +13,7 @@ typedef struct entry {
 } entry;
 
 struct trie {
+    atomic_int shares;
     int size;
     size_t memory;
     char *text;
@@ -198,6 +200,7 @@ qp_status trie_new(trie **out, const trie_source *source, qp_error *err) {
     trie *t = MEM_NEW(trie);
     if (!t) return err_no_memory(err, sizeof *t, "vocabulary trie");
     t->size = source->size;
+    atomic_init(&t->shares, 1);
     entry *list = NULL;
     const qp_status status = build(t, source, &list, err);
     mem_free(list);
@@ -208,8 +211,13 @@ qp_status trie_new(trie **out, const trie_source *source, qp_error *err) {
     return status;
 }
 
+trie *trie_share(trie *t) {
+    atomic_fetch_add_explicit(&t->shares, 1, memory_order_relaxed);
+    return t;
+}
+
 void trie_free(trie *t) {
-    if (!t) return;
+    if (!t || atomic_fetch_sub_explicit(&t->shares, 1, memory_order_acq_rel) > 1) return;
     for (int i = 0; i < TRIE_SLICES; i++) {
         mem_free(t->slices[i].nodes);
         mem_free(t->slices[i].mask);

@@ -23,7 +23,8 @@ typedef struct trie_source {
 } trie_source;
 
 qp_status trie_new(trie **out, const trie_source *source, qp_error *err);
-void trie_free(trie *t);
+trie *trie_share(trie *t);
+void trie_free(trie *t); /* gives back one share */
 int trie_size(const trie *t);
 span trie_bytes(const trie *t, int32_t id);
 trie_flag trie_flag_of(const trie *t, int32_t id);

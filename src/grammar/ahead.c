@@ -1,0 +1,200 @@
+/* ahead.c — a few threads, a list of followers that want a mask, one lock. */
+#include "ahead.h"
+#include "base/bell.h"
+#include "base/cpuid.h"
+#include "base/mem.h"
+#include "base/signals.h"
+#include <math.h>
+
+enum { MOST_THREADS = 8 };
+
+typedef enum task_state { TASK_NONE, TASK_WAITING, TASK_RUNNING, TASK_DONE } task_state;
+
+struct follower {
+    ahead *a;
+    matcher *m;
+    int n_ids;
+    uint32_t *bits;
+    mask_info info;
+    qp_status status;
+    qp_error error;
+    task_state state; /* under the bell */
+    follower *next;   /* in the list of those that wait */
+};
+
+struct ahead {
+    bell bell;
+    follower *first, *last;
+    pthread_t threads[MOST_THREADS];
+    int n_threads;
+    bool is_closing;
+};
+
+static void make_mask(follower *f) { f->status = matcher_mask(f->m, f->bits, &f->info, &f->error); }
+
+static follower *take_first(ahead *a) {
+    follower *f = a->first;
+    if (!f) return NULL;
+    a->first = f->next;
+    if (!a->first) a->last = NULL;
+    f->state = TASK_RUNNING;
+    return f;
+}
+
+static void *work(void *user) {
+    ahead *a = user;
+    bell_lock(&a->bell);
+    while (!a->is_closing) {
+        follower *f = take_first(a);
+        if (!f) {
+            bell_wait(&a->bell, INFINITY);
+            continue;
+        }
+        bell_unlock(&a->bell);
+        make_mask(f);
+        bell_lock(&a->bell);
+        f->state = TASK_DONE;
+        bell_ring(&a->bell);
+    }
+    bell_unlock(&a->bell);
+    return NULL;
+}
+
+static qp_status start_threads(ahead *a, int n, qp_error *err) {
+    sigset_t before;
+    signals_block(&before);
+    for (; a->n_threads < n; a->n_threads++)
+        if (pthread_create(&a->threads[a->n_threads], NULL, work, a)) break;
+    signals_restore(&before);
+    return a->n_threads ? QP_OK : err_set(err, QP_IO, 0, "masks: the system has no thread left");
+}
+
+qp_status ahead_new(ahead **out, int n_threads, qp_error *err) {
+    *out = NULL;
+    ahead *a = MEM_NEW(ahead);
+    if (!a) return err_no_memory(err, sizeof *a, "masks");
+    int n = n_threads > 0 ? n_threads : cpu_usable_cores() - 1;
+    n = n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : n;
+    qp_status status = bell_open(&a->bell, err);
+    if (status != QP_OK) return mem_free(a), status;
+    status = start_threads(a, n, err);
+    if (status != QP_OK)
+        ahead_free(a);
+    else
+        *out = a;
+    return status;
+}
+
+void ahead_free(ahead *a) {
+    if (!a) return;
+    bell_lock(&a->bell);
+    a->is_closing = true;
+    bell_ring(&a->bell);
+    bell_unlock(&a->bell);
+    for (int i = 0; i < a->n_threads; i++) pthread_join(a->threads[i], NULL);
+    bell_close(&a->bell);
+    mem_free(a);
+}
+
+/* ---- followers ---- */
+
+static void submit(follower *f) {
+    ahead *a = f->a;
+    bell_lock(&a->bell);
+    f->state = TASK_WAITING;
+    f->next = NULL;
+    if (a->last)
+        a->last->next = f;
+    else
+        a->first = f;
+    a->last = f;
+    bell_ring(&a->bell);
+    bell_unlock(&a->bell);
+}
+
+/* Takes a follower that still waits off the list. */
+static void withdraw(ahead *a, follower *f) {
+    follower *before = NULL;
+    for (follower *at = a->first; at && at != f; at = at->next) before = at;
+    if (before)
+        before->next = f->next;
+    else
+        a->first = f->next;
+    if (a->last == f) a->last = before;
+    f->state = TASK_NONE;
+}
+
+/* No worker has this follower afterwards. */
+static void settle(follower *f) {
+    bell_lock(&f->a->bell);
+    if (f->state == TASK_WAITING) withdraw(f->a, f);
+    while (f->state == TASK_RUNNING) bell_wait(&f->a->bell, INFINITY);
+    bell_unlock(&f->a->bell);
+}
+
+qp_status follower_new(follower **out, ahead *a, grammar *g, qp_error *err) {
+    *out = NULL;
+    follower *f = MEM_NEW(follower);
+    if (!f) return err_no_memory(err, sizeof *f, "filter");
+    f->a = a;
+    f->n_ids = trie_size(grammar_vocabulary(g));
+    const size_t words = ((size_t)f->n_ids + 31) / 32;
+    f->bits = mem_zarray(words + 1, sizeof *f->bits);
+    const qp_status status = f->bits ? matcher_new(&f->m, g, err) : err_no_memory(err, words * 4, "filter");
+    if (status != QP_OK) {
+        mem_free(f->bits);
+        mem_free(f);
+        return status;
+    }
+    submit(f);
+    *out = f;
+    return QP_OK;
+}
+
+int follower_vocabulary(const follower *f) { return f->n_ids; }
+
+void follower_free(follower *f) {
+    if (!f) return;
+    settle(f);
+    matcher_free(f->m);
+    mem_free(f->bits);
+    mem_free(f);
+}
+
+qp_status follower_mask(follower *f, const uint32_t **bits, mask_info *info, qp_error *err) {
+    settle(f);
+    if (f->state != TASK_DONE) {
+        make_mask(f);
+        f->state = TASK_DONE;
+    }
+    *bits = f->bits;
+    *info = f->info;
+    if (f->status != QP_OK && err) *err = f->error;
+    return f->status;
+}
+
+/* What is remembered is copied at once: waking a thread would take longer. */
+static void prepare(follower *f) {
+    f->state = TASK_NONE;
+    f->status = QP_OK;
+    if (matcher_mask_known(f->m, f->bits, &f->info))
+        f->state = TASK_DONE;
+    else
+        submit(f);
+}
+
+qp_status follower_accept(follower *f, int32_t id, qp_error *err) {
+    settle(f);
+    f->state = TASK_NONE;
+    ERR_TRY(matcher_accept(f->m, id, err));
+    prepare(f);
+    return QP_OK;
+}
+
+qp_status follower_rewind(follower *f, size_t n, qp_error *err) {
+    settle(f);
+    f->state = TASK_NONE;
+    ERR_TRY(matcher_rewind(f->m, n, err));
+    prepare(f);
+    return QP_OK;
+}
