@@ -7,7 +7,8 @@ qp_status qp_tokenizer_open(qp_tokenizer **out, const char *path, qp_error *err)
     if (!path) return err_set(err, QP_BAD_ARGUMENT, 0, "qp_tokenizer_open: no path");
     qp_tokenizer *t = MEM_NEW(qp_tokenizer);
     if (!t) return err_no_memory(err, sizeof *t, "a tokenizer");
-    const qp_status status = api_open_tok(&t->tok, path, err);
+    qp_status status = api_open_tok(&t->tok, path, err);
+    if (status == QP_OK) status = shelf_open(&t->shelf, t->tok, err);
     if (status != QP_OK)
         qp_tokenizer_close(t);
     else
@@ -17,6 +18,7 @@ qp_status qp_tokenizer_open(qp_tokenizer **out, const char *path, qp_error *err)
 
 void qp_tokenizer_close(qp_tokenizer *t) {
     if (!t) return;
+    shelf_close(t->shelf);
     tok_free(t->tok);
     mem_free(t);
 }
