@@ -13,6 +13,7 @@
 #include "gaps.h"
 #include "metrics.h"
 #include "server.h"
+#include "slog.h"
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -151,6 +152,21 @@ static qp_status submit_prompt(group *g, const pump_order *o, int i, qp_error *e
     return status;
 }
 
+/* For those who have asked for it (log_prompt): the prompts as the engine gets them, ids as text. */
+static void log_prompts(const pump_order *o) {
+    const struct server *s = o->request->server;
+    for (int i = 0; s->config->log_prompt && i < o->n_prompts; i++) {
+        const qp_job_options *p = &o->prompts[i];
+        char *text = NULL;
+        size_t bytes;
+        if (!p->prompt && qp_detokenize(o->model->tokenizer, p->ids, p->n_ids, 0, &text, &bytes, NULL) != QP_OK)
+            continue;
+        const slog_field fields[] = {SLOG_W("request_id", o->request->id), SLOG_W("prompt", text ? text : p->prompt)};
+        slog_event(s->log, QP_LOG_INFO, "prompt", fields, sizeof fields / sizeof *fields);
+        qp_free(text);
+    }
+}
+
 static void set_state(group *g, group_state state) {
     pthread_mutex_lock(&g->pump->lock);
     g->state = state;
@@ -172,6 +188,7 @@ qp_status pump_submit(const pump_order *o, qp_error *err) {
     metrics_observe(p->server->metrics, METRIC_request_params_n, o->n, 1);
     if (o->prompts[0].max_new_tokens)
         metrics_observe(p->server->metrics, METRIC_request_params_max_tokens, (double)o->prompts[0].max_new_tokens, 1);
+    log_prompts(o);
     exchange_of(g->request)->group = g;
     http_listen(g->request, &(http_listener){on_cancel, on_room, g});
     set_state(g, GROUP_OPEN);

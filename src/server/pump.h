@@ -28,7 +28,7 @@ typedef struct pump_calls {
 typedef struct pump_order {
     http_request *request;         /* held by the pump until on_done has returned */
     model_slot *model;             /* likewise */
-    const qp_job_options *prompts; /* one for each prompt; watch and user are the pump's */
+    const qp_job_options *prompts; /* one for each prompt: ids, or text up to a zero byte; watch and user are ours */
     int n_prompts;
     int n; /* choices of each prompt; choice = prompt * n + i */
     const pump_calls *calls;

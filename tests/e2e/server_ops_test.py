@@ -25,6 +25,7 @@ class Operations(unittest.TestCase):
                                     "--stall-timeout", "0.3"],
         "test_strict_model": ["--strict-model", "--model-alias", "other,third", "--use-dummy-models"],
         "test_limits_of_time": ["--max-generation-seconds", "0.3", "--context", "40000"],
+        "test_log_prompt": ["--log-prompt"],
         "test_metrics_need_a_key": ["--metrics-auth", "--metrics-compat", "vllm,llamacpp"],
     }
 
@@ -372,6 +373,14 @@ class Operations(unittest.TestCase):
                 self.assertIn(field, event)
             self.assertRegex(event["key"], "^[0-9a-f]{4}$")
         self.assertNotIn("three sons", self.server.log())
+
+    def test_log_prompt(self):
+        self.complete(max_tokens=1)
+        ids = self.server.json("POST", "/tokenize", {"content": "some text"})["tokens"]
+        self.complete(max_tokens=1, prompt=ids)
+        prompts = [e["prompt"] for e in self.server.events("prompt")]
+        self.assertTrue(prompts[0].endswith(PROMPT), prompts)
+        self.assertEqual(prompts[1:], ["some text"])
 
     def test_metrics_need_a_key(self):
         self.assertEqual(self.server.get("/metrics", None)[0], 401)
