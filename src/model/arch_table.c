@@ -5,7 +5,7 @@
 #include "arch/families.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "names.h"
+#include "naming.h"
 #include "quantised.h"
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ void arch_list(char *out, size_t capacity) {
 
 size_t arch_unexpected(const arch_row *row, const model_shape *s, const checkpoint *c, const ckpt_tensor **out,
                        size_t capacity) {
-    const naming how = names_find(c, row);
+    const naming how = naming_find(c, row);
     size_t n = 0;
     for (size_t i = 0; i < checkpoint_count(c); i++) {
         const ckpt_tensor *t = checkpoint_at(c, i);

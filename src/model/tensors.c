@@ -251,7 +251,7 @@ static qp_status fetch_quantised(tensor_source *t, const need *n, quant_matrix *
 /* ---- front ---- */
 
 void tensors_open(tensor_source *out, const checkpoint *files, const arch_row *arch, const model_shape *shape) {
-    *out = (tensor_source){.files = files, .shape = shape, .how = names_find(files, arch)};
+    *out = (tensor_source){.files = files, .shape = shape, .how = naming_find(files, arch)};
 }
 
 void tensors_close(tensor_source *t) {

@@ -4,7 +4,7 @@
 #define MODEL_TENSORS_H
 
 #include "arch.h"
-#include "names.h"
+#include "naming.h"
 
 /* Copies of what cannot be read where it lies. */
 typedef struct tensor_source {

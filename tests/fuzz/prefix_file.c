@@ -9,7 +9,7 @@ enum { PAGES = 3, HEADER = 64, MOST = 1 << 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const store_shape shape = {1, 1, 2, KV_F16};
+static const store_shape shape = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .type = KV_F16};
 
 /* Whether what was loaded is found by the ids that the file names. */
 static void look_up(const prefix_cache *cache, const uint8_t *bytes, size_t n) {

@@ -1,6 +1,6 @@
-/* names.h — under which prefix a checkpoint has the tensors of the text model. */
-#ifndef MODEL_NAMES_H
-#define MODEL_NAMES_H
+/* naming.h — under which prefix a checkpoint has the tensors of the text model. */
+#ifndef MODEL_NAMING_H
+#define MODEL_NAMING_H
 
 #include "arch.h"
 
@@ -11,7 +11,7 @@ typedef struct naming {
 } naming;
 
 /* How this checkpoint names tensors: found by where its embedding is. Plain where that is nowhere. */
-naming names_find(const checkpoint *c, const arch_row *row);
+naming naming_find(const checkpoint *c, const arch_row *row);
 /* A row's name as the checkpoint has it. */
 qp_status names_stored(char *out, size_t capacity, naming how, const char *name, qp_error *err);
 /* The reverse; false where it does not fit. */

@@ -1,8 +1,8 @@
-/* names.c — checkpoints of models that also see or hear keep their text model under a prefix, and some checkpoints
+/* naming.c — checkpoints of models that also see or hear keep their text model under a prefix, and some checkpoints
  * leave out the "model." that others have: both are found once and translated.
  *
  * Called by tensors.c for every tensor that is asked for and by arch_table.c for every tensor that is there. */
-#include "names.h"
+#include "naming.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static const char *embedding_of(const arch_row *row) {
     return "";
 }
 
-naming names_find(const checkpoint *c, const arch_row *row) {
+naming naming_find(const checkpoint *c, const arch_row *row) {
     for (int i = 0; i < N_WAYS; i++) {
         char name[CKPT_MAX_NAME];
         if (names_stored(name, sizeof name, ways[i], embedding_of(row), NULL) == QP_OK && checkpoint_find(c, name))
