@@ -62,7 +62,6 @@ generation *generate_open(http_request *r, generate_translator *translate) {
     const json_t *name = json_object_get(g->body, "model");
     g->model = models_for_request(r, json_string_value(name));
     if (!g->model) return generate_free(g), NULL;
-    r->figures.model = g->model->id;
     return g;
 }
 

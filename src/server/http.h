@@ -40,7 +40,7 @@ enum { HTTP_ID_BYTES = 128 };
 /* What the closing log line and /metrics tell of a request that generated; filled by pump.c, the dialect adds what only
  * it knows. */
 typedef struct http_figures {
-    const char *model;  /* name of the loaded model, lives as long as the request's hold on it */
+    char model[128];    /* name of the loaded model */
     const char *finish; /* finish_reason of the first choice: a constant */
     int n;              /* choices */
     bool is_generation;

@@ -25,10 +25,9 @@ typedef struct group group;
 typedef struct pump_job {
     group *group;
     int choice;
-    qp_job *job;   /* NULL: ended */
-    double t_last; /* the engine's clock, of the newest token */
-    bool has_text;
-    double t_first; /* clock_now() of the first text */
+    qp_job *job;            /* NULL: ended */
+    double t_last;          /* the engine's clock, of the newest token */
+    _Atomic double t_first; /* clock_now() of the first text; 0: none yet. Others look at it */
 } pump_job;
 
 typedef enum group_state { GROUP_SUBMITTING, GROUP_OPEN, GROUP_REFUSED } group_state;
@@ -184,7 +183,7 @@ qp_status pump_submit(const pump_order *o, qp_error *err) {
     if (status != QP_OK) return set_state(g, GROUP_REFUSED), status;
     o->request->figures.is_generation = true;
     o->request->figures.n = g->n_jobs;
-    o->request->figures.model = g->model->id;
+    snprintf(o->request->figures.model, sizeof o->request->figures.model, "%.127s", g->model->id);
     metrics_observe(p->server->metrics, METRIC_request_params_n, o->n, 1);
     if (o->prompts[0].max_new_tokens)
         metrics_observe(p->server->metrics, METRIC_request_params_max_tokens, (double)o->prompts[0].max_new_tokens, 1);
@@ -201,10 +200,9 @@ static void measure_text(group *g, pump_job *j, const qp_event *e) {
     metrics *m = g->pump->server->metrics;
     http_figures *f = &g->request->figures;
     if (e->kind != QP_EVENT_TEXT || !e->n_ids) return;
-    if (!j->has_text) {
-        j->has_text = true;
-        j->t_first = clock_now();
-        const double ttft = j->t_first - g->request->arrived;
+    if (atomic_load(&j->t_first) <= 0) {
+        const double now = clock_now(), ttft = now - g->request->arrived;
+        atomic_store(&j->t_first, now);
         metrics_observe(m, METRIC_time_to_first_token_seconds, ttft, 1);
         if (f->ttft_s <= 0) f->ttft_s = ttft;
     } else {
@@ -471,13 +469,14 @@ void pump_each(pump *p, void (*visit)(void *user, const pump_job_view *view), vo
     for (group *g = p->alive; g; g = g->next) {
         if (g->state != GROUP_OPEN) continue;
         for (int i = 0; i < g->n_jobs; i++) {
-            const pump_job *j = &g->jobs[i];
+            pump_job *j = &g->jobs[i];
             if (!j->job) continue;
+            const double t_first = atomic_load(&j->t_first);
             pump_job_view view = {.request_id = g->request->id,
                                   .key_mark = g->request->key_mark,
                                   .choice = i,
                                   .age_s = now - g->t_submitted,
-                                  .first_text_s = j->has_text ? j->t_first - g->t_submitted : -1};
+                                  .first_text_s = t_first > 0 ? t_first - g->t_submitted : -1};
             qp_job_get_progress(j->job, &view.progress);
             visit(user, &view);
         }
