@@ -69,12 +69,27 @@ static void close_search(search *s) {
     mem_free(s->table);
 }
 
+/* Sure by its shape: one way of a union is enough, all of a row is needed. Looks a few levels down only. */
+static bool plainly_has(const rx_pool *p, rx a, int levels) {
+    for (;; a = rx_at(p, a)->b) {
+        const rx_node *n = rx_at(p, a);
+        if (n->flags & (RX_NULLABLE | RX_HAS)) return true;
+        if (!(n->flags & RX_HARD)) return n->op != RX_OP_NONE;
+        if (!levels) return false;
+        if (n->op == RX_OP_REPEAT || n->op == RX_OP_LAZY) return plainly_has(p, n->a, levels - 1);
+        for (uint32_t i = 0; n->op == RX_OP_OR && i < n->b; i++)
+            if (plainly_has(p, p->kids[n->a + i], levels - 1)) return true;
+        if (n->op != RX_OP_CONCAT || !plainly_has(p, n->a, levels - 1)) return false;
+    }
+}
+
 /* 1: this node has a word for sure, 0: it has none for sure, -1: look further. */
 static int is_decided(const rx_pool *p, rx a) {
     const rx_node *n = rx_at(p, a);
     if (n->op == RX_OP_NONE) return 0;
     if (n->flags & RX_NULLABLE || !(n->flags & RX_HARD) || n->flags & RX_HAS) return 1;
-    return n->flags & RX_HAS_NOT ? 0 : -1;
+    if (n->flags & RX_HAS_NOT) return 0;
+    return plainly_has(p, a, 6) ? 1 : -1;
 }
 
 /* Marks the node where a word was found and all those on the way to it. */

@@ -1,8 +1,8 @@
 /* schema_json.c — a JSON document as a tree that keeps the order of members and the digits of numbers.
  *
- * The text is read by text/jsonscan.h; this makes the tree. Called by schema_lower.c once for each schema, and by
- * schema_const.c to compare values. Members of large objects are found through a table of hashes that is made as soon
- * as the object is read, because that is also what finds a key that comes twice. */
+ * The text is read by text/jsonscan.h; this makes the tree. Called by schema_lower.c once for each schema. Members of
+ * large objects are found through a table of hashes that is made as soon as the object is read, because that is also
+ * what finds a key that comes twice. */
 #include "schema_json.h"
 #include "base/hash.h"
 #include "schema_decimal.h"
@@ -14,11 +14,6 @@ typedef struct reader {
     jsonscan scan;
     arena *memory;
 } reader;
-
-const char *sj_kind_name(sj_kind kind) {
-    static const char *const names[] = {"null", "false", "true", "a number", "a string", "an array", "an object"};
-    return names[kind];
-}
 
 static bool no_memory(reader *r) {
     if (r->scan.status == QP_OK) r->scan.status = err_no_memory(r->scan.err, sizeof(sj_value), r->scan.where);
@@ -152,47 +147,6 @@ sj_value *sj_member(const sj_value *object, span key) {
     sj_value *m = object->first;
     while (m && !span_equal(m->key, key)) m = m->next;
     return m;
-}
-
-static bool same_number(span a, span b) {
-    arena memory = {0};
-    decimal x, y;
-    bool long_x, long_y;
-    const bool both = decimal_read(&x, &memory, a, &long_x) & decimal_read(&y, &memory, b, &long_y);
-    const bool same = both ? decimal_compare(x, y) == 0 : span_equal(a, b);
-    arena_free(&memory);
-    return same;
-}
-
-static bool same_members(const sj_value *a, const sj_value *b) {
-    for (const sj_value *m = a->first; m; m = m->next) {
-        const sj_value *other = sj_member(b, m->key);
-        if (!other || !sj_equal(m, other)) return false;
-    }
-    return true;
-}
-
-static bool same_items(const sj_value *a, const sj_value *b) {
-    const sj_value *y = b->first;
-    for (const sj_value *x = a->first; x; x = x->next, y = y->next)
-        if (!sj_equal(x, y)) return false;
-    return true;
-}
-
-bool sj_equal(const sj_value *a, const sj_value *b) {
-    if (a->kind != b->kind || a->n != b->n) return false;
-    switch (a->kind) {
-    case SJ_NUMBER:
-        return same_number(a->text, b->text);
-    case SJ_STRING:
-        return span_equal(a->text, b->text);
-    case SJ_ARRAY:
-        return same_items(a, b);
-    case SJ_OBJECT:
-        return same_members(a, b);
-    default:
-        return true;
-    }
 }
 
 static void add_step(strbuf *out, const sj_value *value) {

@@ -33,10 +33,7 @@ enum { SJ_MAX_DEPTH = 256 };
 qp_status sj_parse(sj_value **out, arena *memory, span text, const char *where, qp_error *err);
 /* The member of that name; NULL where there is none or `object` is no object. */
 sj_value *sj_member(const sj_value *object, span key);
-/* Same JSON value: numbers by what they are worth, objects in any order. */
-bool sj_equal(const sj_value *a, const sj_value *b);
 /* Appends the JSON Pointer of a value (without the '#'). */
 void sj_pointer(strbuf *out, const sj_value *value);
-const char *sj_kind_name(sj_kind kind); /* "an object" ... */
 
 #endif
