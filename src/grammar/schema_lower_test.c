@@ -49,7 +49,7 @@ static qp_status lower(ir **out, ir_sym *start, span text, const ir_options *opt
     return schema_lower(*out, start, text, options, err);
 }
 
-static compiled compile(const trie *t, span text, const ir_options *options) {
+static compiled compile(trie *t, span text, const ir_options *options) {
     compiled c = {0};
     ir *twin = NULL;
     ir_sym start;
@@ -126,7 +126,7 @@ static bool is_noted(const ir *g, const char *wanted) {
     return false;
 }
 
-static void check_case(const trie *t, const json_t *row) {
+static void check_case(trie *t, const json_t *row) {
     const char *name = json_string_value(json_object_get(row, "name"));
     const char *refused = json_string_value(json_object_get(row, "refused"));
     const char *noted = json_string_value(json_object_get(row, "notes"));
@@ -294,7 +294,7 @@ static void count_time(tally *t, double seconds) {
 }
 
 /* Valid texts that the fixed order of properties refuses are taken in any order. */
-static bool accepts_in_any_order(const trie *t, span schema, span text) {
+static bool accepts_in_any_order(trie *t, span schema, span text) {
     const ir_options options = {.whitespace = "flexible:inf",
                                 .repeat_extra_keys = true,
                                 .any_order = true,
@@ -309,7 +309,7 @@ static bool accepts_in_any_order(const trie *t, span schema, span text) {
     return ok;
 }
 
-static void check_schema_record(const trie *t, tally *sum, span line) {
+static void check_schema_record(trie *t, tally *sum, span line) {
     const ir_options options = {.whitespace = "flexible:inf",
                                 .repeat_extra_keys = true,
                                 .fraction_digits = -1,
@@ -348,7 +348,7 @@ static void check_schema_record(const trie *t, tally *sum, span line) {
     json_decref(row);
 }
 
-static void each_line(const char *name, tally *sum, void (*check)(const trie *t, tally *sum, span line)) {
+static void each_line(const char *name, tally *sum, void (*check)(trie *t, tally *sum, span line)) {
     FILE *f = open_lines(name);
     if (!f) HARNESS_SKIP("%s%s is not there", FIXTURES, name);
     trie *t = byte_trie();
@@ -383,7 +383,7 @@ static bool is_label_test(const char *id) { return !strncmp(id, "optional/format
 /* Valid texts that a declared narrowing leaves out, beside the order of properties. */
 static bool is_narrowed(const char *text) { return strstr(text, ".0") != NULL; }
 
-static void check_suite_record(const trie *t, tally *sum, span line) {
+static void check_suite_record(trie *t, tally *sum, span line) {
     const ir_options options = {
         .whitespace = "flexible:inf", .repeat_extra_keys = true, .fraction_digits = -1, .exponent_digits = -1};
     json_t *row, *test;
