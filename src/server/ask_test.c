@@ -1,7 +1,7 @@
 /* ask_test.c — what requests ask for: every kind of member, its aliases, its limits, and what refusals name. */
 #include "harness.h"
 #include "ask.h"
-#include "constraint.h"
+#include "demand.h"
 #include <math.h>
 
 static json_t *parse(const char *text) {
@@ -281,7 +281,7 @@ static void test_demands(void **state) {
         snprintf(text, sizeof text, "{" CHAT "%s}", demands[i].fields);
         json_t *body = parse(text);
         assert_true(ask_read_chat(&a, body, 2, &why));
-        assert_true(constraint_apply(&options, &a, &why) == (demands[i].fault == FAULT_COUNT));
+        assert_true(demand_apply(&options, &a, &why) == (demands[i].fault == FAULT_COUNT));
         if (demands[i].fault != FAULT_COUNT) {
             assert_int_equal(why.fault, demands[i].fault);
             assert_string_equal(why.param, demands[i].param);

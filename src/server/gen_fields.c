@@ -253,8 +253,7 @@ bool gen_fields_apply(qp_job_options *out, const gen_fields *f, const gen_model 
                             .show_special = !f->skip_special_tokens,
                             .heal = f->token_healing,
                             .max_total_s = f->timeout,
-                            .show_prompt = f->return_progress,
-                            .loop_repeats = f->loop_detect_window ? 8 : 0};
+                            .show_prompt = f->return_progress};
     apply_sampling(&out->sampling, f);
     if (f->cfg_scale != 1 && f->cfg_scale != 0)
         out->negative_prompt = f->negative_prompt.at ? f->negative_prompt.at : "";

@@ -22,7 +22,7 @@ typedef struct gen_fields {
     field_ids banned_tokens, allowed_tokens, stop_token_ids;
     span negative_prompt;
     const json_t *stop, *logit_bias, *lora;
-    /* constraints: looked at by constraint.c */
+    /* constraints: looked at by demand.c */
     const json_t *json_schema, *regex_pattern, *grammar_string, *structured_outputs;
     const json_t *guided_json, *guided_regex, *guided_choice, *guided_grammar;
     /* read out of `stop` and `logit_bias` */

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "constraint.h"
+#include "demand.h"
 #include "presets.h"
 #include "pump.h"
 #include "server.h"
@@ -99,7 +99,7 @@ static bool apply(generation *g, refusal *why) {
     g->options.want_logprobs = g->ask.wants_logprobs;
     g->options.n_top = g->ask.n_top;
     g->options.priority = (int)-f->priority;
-    return constraint_apply(&g->options, &g->ask, why);
+    return demand_apply(&g->options, &g->ask, why);
 }
 
 bool generate_read_chat(generation *g) {
@@ -284,6 +284,7 @@ static bool make_turn(generation *g, const dialect *d, const char *prefix) {
     s->fingerprint = g->model->fingerprint;
     s->created = (int64_t)clock_unix();
     s->started = clock_now();
+    s->loop_tokens = f->loop_detect_window;
     s->n_prompts = g->n_prompts;
     s->n = (int)g->ask.f.n;
     s->is_stream = g->ask.f.stream;

@@ -28,8 +28,21 @@ const route_row route_rows[] = {
     {HTTP_POST, "/v1/embeddings", oai_embeddings, ACCESS_API, 0, TIER_P2},
     {HTTP_POST, "/v1/responses", responses_create, ACCESS_API, ROUTE_GENERATES | ROUTE_NO_DONE, TIER_P1},
     {HTTP_POST, "/v1/responses/input_tokens", responses_count, ACCESS_API, 0, TIER_P1},
-    {HTTP_POST, "/v1/messages", anthropic_messages, ACCESS_API, ROUTE_GENERATES | ROUTE_ANTHROPIC | ROUTE_NO_DONE, TIER_P1},
+    {HTTP_POST, "/v1/messages", anthropic_messages, ACCESS_API, ROUTE_GENERATES | ROUTE_ANTHROPIC | ROUTE_NO_DONE,
+     TIER_P1},
     {HTTP_POST, "/v1/messages/count_tokens", anthropic_count, ACCESS_API, ROUTE_ANTHROPIC, TIER_P1},
+
+    {HTTP_POST, "/completion", llamacpp_completion, ACCESS_API, ROUTE_GENERATES | ROUTE_NO_DONE, TIER_P2},
+    {HTTP_POST, "/infill", llamacpp_infill, ACCESS_API, ROUTE_GENERATES | ROUTE_NO_DONE, TIER_P2},
+    {HTTP_POST, "/api/v1/generate", kobold_generate, ACCESS_API, ROUTE_GENERATES, TIER_P2},
+    {HTTP_POST, "/api/extra/generate/stream", kobold_stream, ACCESS_API, ROUTE_GENERATES | ROUTE_NO_DONE, TIER_P2},
+    {HTTP_POST, "/api/extra/abort", kobold_abort, ACCESS_API, 0, TIER_P2},
+    {HTTP_GET, "/api/v1/model", kobold_model, ACCESS_API, 0, TIER_P2},
+    {HTTP_GET, "/api/v1/config/max_context_length", kobold_context, ACCESS_API, 0, TIER_P2},
+    {HTTP_GET, "/api/v1/info/version", kobold_version, ACCESS_API, 0, TIER_P2},
+    {HTTP_GET, "/api/extra/version", kobold_extra_version, ACCESS_API, 0, TIER_P2},
+    {HTTP_GET, "/api/extra/true_max_context_length", kobold_context, ACCESS_API, 0, TIER_P2},
+    {HTTP_POST, "/api/extra/tokencount", kobold_count, ACCESS_API, 0, TIER_P2},
 
     {HTTP_GET, "/openapi.json", oai_openapi, ACCESS_NONE, 0, TIER_P1},
 

@@ -141,17 +141,20 @@ void turn_feed(turn *t, int choice, const qp_event *event) {
         }
         return;
     }
-    if (speech_is_over(c->speech)) return;
+    if (c->is_loop || speech_is_over(c->speech)) return;
     c->n_tokens += event->n_ids;
     hold_tokens(c, event);
     keep_ids(c, event);
+    for (size_t i = 0; i < event->n_ids; i++) c->is_loop |= loop_window_feed(&c->loop, event->ids[i]);
     c->raw += event->text_bytes;
     if (t->setup.is_stream) turn_begin(t);
     speech_feed(c->speech, event->text, event->text_bytes, false);
     if (speech_failed(c->speech)) t->failed = true;
 }
 
-bool turn_is_over(const turn *t, int choice) { return speech_is_over(t->choices[choice].speech); }
+bool turn_is_over(const turn *t, int choice) {
+    return t->choices[choice].is_loop || speech_is_over(t->choices[choice].speech);
+}
 
 static void set_end(turn_choice *c, const qp_event *e, const char *eos_reason) {
     static const struct {
@@ -166,7 +169,8 @@ static void set_end(turn_choice *c, const qp_event *e, const char *eos_reason) {
     const turn_setup *setup = &c->turn->setup;
     const int stop = speech_stop(c->speech);
     c->end = (turn_end){.finish = table[e->finish].finish, .eos_reason = table[e->finish].eos, .stop_id = -1};
-    if (eos_reason) c->end.finish = "length", c->end.eos_reason = eos_reason;
+    if (c->is_loop) c->end.eos_reason = "loop_detected", c->end.finish = "stop";
+    if (eos_reason && !c->is_loop) c->end.finish = "length", c->end.eos_reason = eos_reason;
     if (e->finish == QP_FINISH_STOP) c->end.stop_text = e->stop_text;
     if (stop >= 0) {
         c->end.finish = "stop", c->end.eos_reason = "stop_string";
@@ -194,7 +198,7 @@ static void show_stop(turn_choice *c) {
 void turn_end_choice(turn *t, int choice, const qp_event *event, const char *eos_reason) {
     turn_choice *c = &t->choices[choice];
     if (c->has_ended) return;
-    const bool was_over = speech_is_over(c->speech);
+    const bool was_over = turn_is_over(t, choice);
     speech_feed(c->speech, "", 0, true);
     c->has_ended = true;
     c->stats = event->stats;
@@ -290,6 +294,7 @@ static bool open_choice(turn *t, int i) {
     setup.user = c;
     c->index = i;
     c->turn = t;
+    c->loop.window = t->setup.loop_tokens;
     c->end.stop_id = -1;
     strbuf_text(&c->text, "");
     c->speech = speech_new(&setup);

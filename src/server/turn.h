@@ -7,6 +7,7 @@
 #ifndef SERVER_TURN_H
 #define SERVER_TURN_H
 
+#include "loop_window.h"
 #include "speech.h"
 
 enum { TURN_ID_BYTES = 160 };
@@ -62,11 +63,12 @@ struct turn_choice {
     size_t n_tokens, n_thought_tokens; /* sampled, the end token included; of them in thoughts */
     int32_t *ids;                      /* [n_ids] where they were asked for */
     size_t n_ids, ids_capacity;
-    bool has_ended;
+    bool has_ended, is_loop;
     /* inner */
     char *stop_name; /* what end.stop_text points to */
     turn *turn;
     speech *speech;
+    loop_window loop;
     uint64_t raw, shown; /* raw bytes so far; characters shown, for text_offset */
     turn_token *tokens;  /* [n_held]: not told yet */
     size_t n_held, held_capacity;
@@ -95,9 +97,9 @@ typedef struct dialect {
 typedef struct turn_setup {
     const dialect *dialect;
     const char *id, *model, *fingerprint; /* copied */
-    int64_t created;
-    double started;   /* clock of the events */
-    int n_prompts, n; /* choices = n_prompts * n */
+    int64_t created, loop_tokens;         /* loop_tokens: of repetition that end a choice; 0: none do */
+    double started;                       /* clock of the events */
+    int n_prompts, n;                     /* choices = n_prompts * n */
     bool is_stream, include_usage, continuous_usage, timings, return_ids, include_stop;
     const int32_t *stop_ids; /* [n_stop_ids] that the client named; borrowed */
     size_t n_stop_ids;
@@ -160,6 +162,5 @@ void turn_start_event(turn *t, const char *name);
 void turn_write_token(turn *t, strbuf *out, int32_t id, unsigned cut, bool with_bytes);
 
 extern const dialect dialect_chat, dialect_text, dialect_responses, dialect_messages;
-extern const dialect dialect_kobold, dialect_llamacpp;
 
 #endif

@@ -308,6 +308,24 @@ static void test_stop(void **state) {
     }
 }
 
+/* Only repetition over all of the window is a loop. */
+static void test_loops(void **state) {
+    static const int32_t piece[] = {1, 2, 3};
+    for (int bad = 0; bad < 2; bad++) {
+        loop_window l = {.window = 30};
+        int at = 0;
+        for (int i = 0; i < 60 && !at; i++) {
+            const int32_t id = bad && i % 20 == 19 ? 9 : piece[i % 3];
+            if (loop_window_feed(&l, id)) at = i + 1;
+        }
+        assert_int_equal(at, bad ? 0 : 30);
+    }
+    loop_window off = {.window = 0};
+    for (int i = 0; i < 2000; i++) assert_false(loop_window_feed(&off, 7));
+    loop_window wide = {.window = 100};
+    for (int i = 0; i < 3000; i++) assert_false(loop_window_feed(&wide, i % 600)); /* longer than any piece */
+}
+
 /* Half characters: tokens without text travel with the text that they complete. (T12, T42) */
 static void test_logprobs(void **state) {
     world w = {.n_ids = 0};
@@ -361,7 +379,7 @@ int main(void) {
         cmocka_unit_test(test_chat),      cmocka_unit_test(test_calls),    cmocka_unit_test(test_error),
         cmocka_unit_test(test_responses), cmocka_unit_test(test_messages), cmocka_unit_test(test_chat_document),
         cmocka_unit_test(test_ends),      cmocka_unit_test(test_stop),     cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory),    cmocka_unit_test(test_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,7 +220,7 @@ class Chat(Api):
         self.assertEqual((choice["finish_reason"], choice["eos_reason"], choice["stop_reason"]), ("stop", "stop_token", None))
         choice = self.chat(max_tokens=2)["choices"][0]
         self.assertEqual((choice["finish_reason"], choice["eos_reason"]), ("length", "max_new_tokens"))
-        choice = self.chat(max_tokens=1900, ban_eos_token=True, timeout=0.3)["choices"][0]
+        choice = self.chat(max_tokens=1900, ban_eos_token=True, timeout=0.3, loop_detect_window=0)["choices"][0]
         self.assertEqual((choice["finish_reason"], choice["eos_reason"]), ("length", "timeout"))
         choice = self.text(max_tokens=1500, logit_bias={"77": 100}, loop_detect_window=100)["choices"][0]
         self.assertEqual((choice["finish_reason"], choice["eos_reason"]), ("stop", "loop_detected"))
@@ -445,6 +445,52 @@ class Messages(Api):
         answer = self.post("/v1/messages", {"messages": messages, "max_tokens": 3,
                                             "tools": [{"name": "f", "input_schema": {"type": "object"}}]})
         self.assertEqual(answer["usage"]["output_tokens"], 3)
+
+
+class Others(Api):
+    """KoboldAI's and llama.cpp's routes."""
+
+    def test_kobold(self):
+        body = {"prompt": STORY, "max_length": 12, "temperature": 0, "rep_pen": 1, "sampler_order": [6, 0, 1], "genkey": "K1"}
+        answer = self.post("/api/v1/generate", body)
+        whole = self.text()["choices"][0]["text"]
+        self.assertEqual(answer["results"][0]["text"], whole)
+        status, _, data = self.server.post("/api/extra/generate/stream", body)
+        self.assertEqual(status, 200)
+        got = events(data)
+        self.assertTrue(all(name == "message" for name, _ in got))
+        self.assertEqual("".join(d["token"] for _, d in got), whole)
+        split = self.post("/api/v1/generate", dict(body, prompt=STORY[9:], memory=STORY[:9]))
+        self.assertEqual(split["results"][0]["text"], whole)
+        self.assertEqual(self.post("/api/extra/abort", {"genkey": "none"}), {"success": "false"})
+        counted = self.post("/api/extra/tokencount", {"prompt": STORY})
+        self.assertEqual(counted["ids"], self.post("/v1/token/encode", {"text": STORY})["tokens"])
+        self.assertEqual(counted["value"], len(counted["ids"]))
+        self.assertEqual(self.server.json("GET", "/api/v1/model"), {"result": "demo"})
+        self.assertGreater(self.server.json("GET", "/api/v1/config/max_context_length")["value"], 100)
+
+    def test_kobold_abort(self):
+        with self.server.open_stream("/api/v1/generate", prompt=STORY, max_length=1900, ban_eos_token=True,
+                                     loop_detect_window=0, genkey="KCPP7") as s:
+            for _ in range(200):
+                if self.post("/api/extra/abort", {"genkey": "KCPP7"})["success"] == "true":
+                    break
+            else:
+                self.fail("nothing to abort")
+            self.assertIn(b" 200 ", s.recv(100))
+
+    def test_llamacpp(self):
+        body = {"prompt": STORY, "n_predict": 12, "temperature": 0, "n_probs": 2, "return_tokens": True}
+        answer = self.post("/completion", body)
+        whole = self.text(return_token_ids=True)["choices"][0]
+        self.assertEqual((answer["content"], answer["tokens"]), (whole["text"], whole["token_ids"]))
+        self.assertEqual((answer["stop"], answer["stop_type"], answer["tokens_predicted"]), (True, "limit", 12))
+        self.assertEqual(len(answer["completion_probabilities"][0]["top_logprobs"]), 2)
+        got = [d for _, d in self.stream("/completion", body)]
+        self.assertEqual("".join(d["content"] for d in got), whole["text"])
+        self.assertEqual([d["stop"] for d in got], [False] * (len(got) - 1) + [True])
+        self.assertEqual(self.post("/completion", dict(body, stop=[whole["text"][5:9]]))["stop_type"], "word")
+        self.refused("/infill", {"input_prefix": "a", "input_suffix": "b"}, "suffix", code="unsupported_parameter")
 
 
 class Refusals(Api):

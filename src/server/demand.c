@@ -1,9 +1,9 @@
-/* constraint.c — what a request demands of the form of its answer.
+/* demand.c — what a request demands of the form of its answer.
  *
  * Called by generate.c before a job is made. Demands are checked as far as they can be without compiling them, so that
  * a client with a wrong one learns that; a right one is refused as not implemented, because the engine has no
  * constrained decoding. */
-#include "constraint.h"
+#include "demand.h"
 
 enum { LONGEST_NAME = 64 };
 
@@ -81,7 +81,7 @@ static bool check_all(wish *w, const ask *a, refusal *why) {
                   w->param, w->count);
 }
 
-bool constraint_apply(qp_job_options *options, const ask *a, refusal *why) {
+bool demand_apply(qp_job_options *options, const ask *a, refusal *why) {
     wish w = {NULL, 0};
     if (!check_all(&w, a, why)) return false;
     if (a->tools && (a->choice == CHOOSE_REQUIRED || a->choice == CHOOSE_NAMED)) w.param = "tool_choice";
