@@ -291,9 +291,19 @@ static exchange *look_at(conns *all, conn *c, double now) {
     if (all->ping_interval > 0 && exchange_ping(c->exchange, now, all->ping_interval)) all->counts.pings++;
     if (!is_stalled(all, c, now)) return NULL;
     all->counts.stalls++;
-    shut_down(c);
+    c->is_ending = true;
     http_hold(&c->exchange->public);
     return c->exchange;
+}
+
+/* First the cause, then the shutting down: the library tells of that as of any client that leaves. */
+static void end_stalled(conns *all, conn *c, uint32_t generation, exchange *x) {
+    http_cancel(&x->public, CAUSE_STALL);
+    exchange_close(x);
+    http_drop(&x->public);
+    pthread_mutex_lock(&all->lock);
+    if (c->generation == generation && c->state != CONN_FREE) shut_down(c);
+    pthread_mutex_unlock(&all->lock);
 }
 
 static void look_at_all(conns *all, double now) {
@@ -302,12 +312,10 @@ static void look_at_all(conns *all, double now) {
         const bool is_over = i >= all->capacity;
         conn *c = is_over ? NULL : all->table[i];
         exchange *x = c && c->state != CONN_FREE ? look_at(all, c, now) : NULL;
+        const uint32_t generation = c ? c->generation : 0;
         pthread_mutex_unlock(&all->lock);
         if (is_over) return;
-        if (!x) continue;
-        http_cancel(&x->public, CAUSE_STALL);
-        exchange_close(x);
-        http_drop(&x->public);
+        if (x) end_stalled(all, c, generation, x);
     }
 }
 

@@ -156,6 +156,11 @@ class Server:
         with open("/proc/%d/statm" % self.process.pid, encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
+    def is_sanitized(self):
+        """Sanitizers keep what was freed for a while, so the memory of such a build says nothing."""
+        with open("/proc/%d/maps" % self.process.pid, encoding="utf-8") as file:
+            return re.search(r"lib(asan|tsan)", file.read()) is not None
+
     def cpu(self):
         with open("/proc/%d/stat" % self.process.pid, encoding="ascii") as file:
             fields = file.read().rsplit(")", 1)[1].split()
