@@ -329,7 +329,7 @@ qp_status gbnf_lower(ir *g, ir_sym *out, span source, const ir_options *options,
     const name_entry *e = names_find(&p.rules, span_of(root));
     if (p.failed == QP_OK && !e)
         p.failed = err_set(err, QP_BAD_FORMAT, 0, "gbnf: there is no rule \"%.60s\" to start at", root);
-    if (e) *out = e->symbol;
+    if (p.failed == QP_OK) *out = e->symbol;
     names_free(&p.rules);
     return p.failed != QP_OK ? p.failed : ir_status(g, err);
 }

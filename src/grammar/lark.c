@@ -294,7 +294,7 @@ qp_status lark_lower(ir *g, ir_sym *out, span source, const ir_options *options,
     read_all(&p);
     const name_entry *e = names_find(&p.names, SPAN("start"));
     if (p.failed == QP_OK && !e) p.failed = err_set(err, QP_BAD_FORMAT, 0, "lark: there is no rule \"start\"");
-    if (e) *out = p.definitions[e->extra].symbol;
+    if (p.failed == QP_OK) *out = p.definitions[e->extra].symbol;
     names_free(&p.names);
     mem_free(p.definitions);
     return p.failed != QP_OK ? p.failed : ir_status(g, err);
