@@ -3,6 +3,7 @@
  * A line's options go through the same rows as those of the command line, so that names, checks and refusals are the
  * same. Texts are borrowed from the line's document, which lives until the job has copied them. */
 #include "batch.h"
+#include "constraint.h"
 #include "option_json.h"
 #include "prompt.h"
 #include "settings.h"
@@ -140,7 +141,12 @@ qp_status batch_submit(batch_item *item, const batch_maker *m, const json_t *doc
         wanted.n_ids = prompt.count;
         wanted.watch = m->watch;
         wanted.user = item;
-        status = qp_job_new(&item->job, m->generator, &wanted, err);
+        constraint_list constraints;
+        status = constraint_open(&constraints, &own, qp_model_peek_tokenizer(m->model), own.lenient ? stderr : NULL,
+                                 err);
+        if (status == QP_OK) status = constraint_filters(&constraints, &wanted, err);
+        if (status == QP_OK) status = qp_job_new(&item->job, m->generator, &wanted, err);
+        constraint_close(&constraints);
         item->wants_logprobs = wanted.want_logprobs;
     }
     input_free_ids(&prompt);

@@ -5,6 +5,7 @@
  * cancels the jobs from the interrupt's thread; their end events then come as any other. */
 #include "answer.h"
 #include "batch.h"
+#include "constraint.h"
 #include "load.h"
 #include "prompt.h"
 #include "settings.h"
@@ -174,7 +175,16 @@ static qp_status submit(generation *g, qp_generator *generator, qp_error *err) {
     settings_fill(&wanted, s->o, s->command, &g->info, g->seed);
     wanted.ids = g->prompt.at;
     wanted.n_ids = g->prompt.count;
-    return qp_jobs_new(g->jobs, (int)g->n_choices, generator, &wanted, err);
+    constraint_list constraints;
+    qp_status status = constraint_open(&constraints, s->o, qp_model_peek_tokenizer(g->model),
+                                       s->o->lenient ? stderr : NULL, err);
+    if (status == QP_OK) status = constraint_filters(&constraints, &wanted, err);
+    if (status == QP_OK && g->n_choices == 1)
+        status = qp_job_new(g->jobs, generator, &wanted, err);
+    else if (status == QP_OK)
+        status = qp_jobs_new(g->jobs, (int)g->n_choices, generator, &wanted, err);
+    constraint_close(&constraints);
+    return status;
 }
 
 static qp_status run_jobs(generation *g, qp_generator *generator, qp_error *err) {
@@ -220,6 +230,8 @@ static qp_status check_options(session *s, qp_error *err) {
         return session_usage(s, err, "--ids are final: --chat and options about special tokens are for texts");
     if (!o->batch && (session_given(s, &o->output) || session_given(s, &o->order) || session_given(s, &o->max_jobs)))
         return session_usage(s, err, "--output, --order and --max-jobs are for --batch");
+    if (o->num_choices > 1 && (o->schema || o->regex || o->grammar || o->choice))
+        return session_usage(s, err, "several choices of one prompt cannot share a constraint");
     if (session_given(s, &o->logprobs) && !o->json && !o->batch)
         return session_usage(s, err, "--logprobs needs --json: a text has no place for probabilities");
     const qp_status status = settings_check(o, err);

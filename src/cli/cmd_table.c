@@ -46,6 +46,16 @@ const command_row command_rows[] = {
      {"quipu tokenize -p \"Hello, little world\" --pieces",
       "echo '\"Hello, little world\"' | quipu tokenize --jsonl --no-special"},
      cmd_tokenize},
+    {"constrain",
+     FOR_CONSTRAIN,
+     NULL,
+     "check texts against a constraint",
+     "Each line of standard input is a text as a JSON string; each line of output is an object: \"valid\", the byte\n"
+     "\"at\" which the text is refused (or its end, where it is not complete) and what was \"expected\" there. Nothing\n"
+     "but the tokenizer of the model is read.\n",
+     {"echo '\"2026-11-21\"' | quipu constrain --regex '\\d{4}-\\d\\d-\\d\\d'",
+      "quipu constrain --schema person.json -p '{\"name\": 1}' --explain --masks"},
+     cmd_constrain},
     {"detokenize",
      FOR_DETOKENIZE,
      NULL,

@@ -20,6 +20,7 @@ enum {
     FOR_HELP = 1 << 9,
     FOR_CHAT = 1 << 10,
     FOR_SERVE = 1 << 11,
+    FOR_CONSTRAIN = 1 << 12,
 };
 
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 130 };
@@ -63,6 +64,7 @@ qp_status cmd_logits(session *s, qp_error *err);
 qp_status cmd_tokenize(session *s, qp_error *err);
 qp_status cmd_detokenize(session *s, qp_error *err);
 qp_status cmd_template(session *s, qp_error *err);
+qp_status cmd_constrain(session *s, qp_error *err);
 qp_status cmd_inspect(session *s, qp_error *err);
 qp_status cmd_bench(session *s, qp_error *err);
 qp_status cmd_serve(session *s, qp_error *err);

@@ -59,6 +59,8 @@ typedef struct options {
     const char *prompt, *file, *ids, *batch, *order, *output;
     int64_t max_jobs;
     int64_t new_tokens, min_new_tokens, num_choices, logprobs, loop_repeats, last;
+    const char *schema, *regex, *grammar, *choice, *json_space;
+    bool lenient, explain, masks;
     option_texts stop, ban;
     const char *system, *mode;
     bool amnesia, stats;
