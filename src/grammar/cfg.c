@@ -11,6 +11,7 @@ typedef struct builder {
     rx_pool *pool;
     size_t n; /* symbols of the ir */
     bool *productive, *nullable;
+    rx *regular;          /* by ir symbol: its language where it is made a terminal, RX_NONE: it is not */
     uint32_t *number; /* by ir symbol: its cfg symbol, CFG_NO_SYMBOL: not reached */
     uint32_t *order;  /* reached ir symbols that are rules, by rule number - 1 */
     uint32_t n_order;
@@ -155,6 +156,12 @@ static uint32_t add_special(builder *b, const ir_view *v) {
     if (!grow(b, &c->specials, &b->special_room, c->n_specials, 1, sizeof *c->specials)) return CFG_NO_SYMBOL;
     c->specials[c->n_specials] = (cfg_special){v->ids, v->n};
     return CFG_SPECIAL | c->n_specials++;
+}
+
+/* What the symbol is made of; specials and lazy terminals are never part of a larger terminal. */
+static rx language_of(const builder *b, ir_sym s) {
+    const ir_view v = ir_look(b->g, s);
+    return v.kind == IR_IS_TERMINAL ? v.language : b->regular[s];
 }
 
 static void reach(void *context, ir_sym user, ir_sym used) {

@@ -37,7 +37,12 @@ static const struct {
     {"[^a-c\\n]+", NULL, "xaz", false},
     {".", NULL, "\n", false},
     {".", "s", "\n", true},
-    {"stra\xC3\x9F" "e", "i", "STRA\xC3\x9F" "E", true},
+    {"stra\xC3\x9F"
+     "e",
+     "i",
+     "STRA\xC3\x9F"
+     "E",
+     true},
     {"(?i:a)b", NULL, "Ab", true},
     {"(?i:a)b", NULL, "AB", false},
     {"a b # c", "x", "ab", true},
@@ -134,8 +139,8 @@ static void plain_text_is_proved_only_where_it_may_follow(void **state) {
     static const struct {
         const char *pattern;
         bool follows;
-    } cases[] = {{"[^\"\\\\\\x00-\\x1f]*\"", true}, {"[a-z]*\"", false},      {".{0,11}\"", false},
-                 {".{0,12}\"", true},               {".{0,100000}\"", true}, {"(.|\\n)*x", true}};
+    } cases[] = {{"[^\"\\\\\\x00-\\x1f]*\"", true}, {"[a-z]*\"", false}, {".{0,11}\"", false}, {".{0,12}\"", true},
+                 {".{0,100000}\"", true},           {"(.|\\n)*x", true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rx_pool *p = open_pool();
         rx language;
@@ -184,13 +189,20 @@ static rx build_slow(rx_pool *p, const slow *e, int at) {
     if (n.op == 0) return rx_byte_range(p, (uint8_t)n.a, (uint8_t)n.a);
     const rx a = build_slow(p, e, n.a);
     switch (n.op) {
-    case 1: return rx_concat(p, a, build_slow(p, e, n.b));
-    case 2: return rx_or(p, a, build_slow(p, e, n.b));
-    case 3: return rx_and(p, a, build_slow(p, e, n.b));
-    case 4: return rx_not(p, a);
-    case 5: return rx_star(p, a);
-    case 6: return rx_repeat(p, a, 1, 2);
-    default: return rx_lazy(p, a);
+    case 1:
+        return rx_concat(p, a, build_slow(p, e, n.b));
+    case 2:
+        return rx_or(p, a, build_slow(p, e, n.b));
+    case 3:
+        return rx_and(p, a, build_slow(p, e, n.b));
+    case 4:
+        return rx_not(p, a);
+    case 5:
+        return rx_star(p, a);
+    case 6:
+        return rx_repeat(p, a, 1, 2);
+    default:
+        return rx_lazy(p, a);
     }
 }
 

@@ -166,9 +166,7 @@ static bool as_bytes(const spelling *s, const chars *c, rx_set *out) {
     return true;
 }
 
-rx spelling_chars(const spelling *s, const chars *c) {
-    rx_set bytes;
-    if (as_bytes(s, c, &bytes)) return rx_bytes(s->pool, &bytes);
+static rx spell(const spelling *s, const chars *c) {
     if (!s->json) return rx_chars(s->pool, c->ranges, c->n);
     const chars plain = plain_part(s, c);
     rx out = rx_chars(s->pool, plain.ranges, plain.n);
@@ -180,8 +178,26 @@ rx spelling_chars(const spelling *s, const chars *c) {
     return out;
 }
 
+rx spelling_chars(const spelling *s, const chars *c) {
+    rx_set bytes;
+    if (as_bytes(s, c, &bytes)) return rx_bytes(s->pool, &bytes);
+    for (int i = 0; s->known && i < SPELLED_CLASSES; i++) {
+        const spelled_class *old = &s->known->at[i];
+        if (old->set.n == c->n && c->n && !memcmp(old->set.ranges, c->ranges, c->n * sizeof *c->ranges))
+            return old->language;
+    }
+    const rx language = spell(s, c);
+    rx_range *ranges = s->known ? room_get(s->room, c->n, sizeof *ranges) : NULL;
+    if (!ranges || !c->n) return language;
+    memcpy(ranges, c->ranges, c->n * sizeof *ranges);
+    s->known->at[s->known->next++ % SPELLED_CLASSES] =
+        (spelled_class){{.ranges = ranges, .n = c->n, .size = c->n}, language};
+    return language;
+}
+
 spelling spelling_start(rx_pool *pool, schema_room *room, bool json, bool unicode_escapes) {
     spelling s = {.pool = pool, .room = room, .json = json, .unicode_escapes = unicode_escapes};
+    s.known = room_get(room, 1, sizeof *s.known);
     rx_range everything = {0, CHARS_LAST};
     const chars all = {.ranges = &everything, .n = 1};
     s.any_char = spelling_chars(&s, &all);

@@ -26,10 +26,24 @@ void chars_add_all(chars *c, schema_room *room, const chars *other);
 /* Characters with one of these properties (text/uni.h). */
 void chars_add_property(chars *c, schema_room *room, uint64_t mask);
 
+/* Classes that were spelled before: patterns use few different ones, and those of many ranges cost much. */
+typedef struct spelled_class {
+    chars set;
+    rx language;
+} spelled_class;
+
+enum { SPELLED_CLASSES = 16 };
+
+typedef struct spelled_classes {
+    spelled_class at[SPELLED_CLASSES];
+    uint32_t next;
+} spelled_classes;
+
 /* How text is written. */
 typedef struct spelling {
     rx_pool *pool;
     schema_room *room;
+    spelled_classes *known;
     bool json;            /* inside a JSON string; false: plain UTF-8 */
     bool unicode_escapes; /* any character may also be written as \uXXXX */
     rx any_text;          /* filled by spelling_start: any text at all */

@@ -6,7 +6,7 @@
 #include "schema_lower.h"
 #include "schema_set.h"
 
-enum { MOST_MEMORY = 24 << 20, MOST_MERGES = 6000, MOST_PRODUCTS = 100000 };
+enum { MOST_MEMORY = 48 << 20, MOST_MERGES = 10000, MOST_PRODUCTS = 100000 };
 
 /* Goals 0 and 1 have no literals. */
 static bool begin(schema *s, ir *g, const ir_options *options) {
@@ -37,6 +37,13 @@ static void say_narrowings(schema *s) {
             schema_report(s, IR_NARROWED, "", NULL, rows[i].message, "");
 }
 
+/* Not narrowed but wider than one might think, so always told. */
+static void say_repeated_keys(schema *s) {
+    if (s->repeats_keys && !s->options->repeat_extra_keys)
+        schema_report(s, IR_WARNING, "", NULL, "keys that the schema does not name may come twice in one object",
+                      "close the object with additionalProperties: false");
+}
+
 static qp_status finish(schema *s, qp_error *err) {
     if (s->numbers.refused && !s->room.failed) {
         const ir_entry entry = {IR_PROBLEM, "limit", "", "multipleOf", s->numbers.refused, "use a smaller divisor"};
@@ -47,6 +54,7 @@ static qp_status finish(schema *s, qp_error *err) {
     if (s->room.failed) return err_no_memory(err, s->room.memory.total_bytes, "schema");
     ERR_TRY(ir_status(s->rules, err));
     say_narrowings(s);
+    say_repeated_keys(s);
     return ir_verdict(s->rules, err);
 }
 

@@ -161,6 +161,26 @@ static void each_keyword_and_option(void **state) {
     trie_free(t);
 }
 
+static int warnings(const char *text, bool repeat_extra_keys) {
+    const ir_options options = {.repeat_extra_keys = repeat_extra_keys};
+    ir *g;
+    ir_sym start;
+    int n = 0;
+    assert_int_equal(lower(&g, &start, span_of(text), &options, NULL), QP_OK);
+    for (size_t i = 0; i < ir_n_entries(g); i++) n += ir_get_entry(g, i).note == IR_WARNING;
+    ir_free(g);
+    return n;
+}
+
+/* That unknown keys may come twice is a warning, unless it was asked for or cannot be. */
+static void what_is_wider_is_told(void **state) {
+    static const char open[] = "{\"type\":\"object\"}",
+                      closed[] = "{\"type\":\"object\",\"additionalProperties\":false}";
+    assert_int_equal(warnings(open, false), 1);
+    assert_int_equal(warnings(open, true), 0);
+    assert_int_equal(warnings(closed, false), 0);
+}
+
 /* Every allocation of every small case fails once: an error and nothing left behind. */
 static void memory_may_be_short_anywhere(void **state) {
     json_t *cases = read_cases(), *row;
@@ -425,13 +445,10 @@ static void official_suite(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_keyword_and_option),
-        cmocka_unit_test(memory_may_be_short_anywhere),
-        cmocka_unit_test(cut_anywhere),
-        cmocka_unit_test(hostile_schemas_end_in_time),
-        cmocka_unit_test(shared_schemas),
-        cmocka_unit_test(schemas_made_to_hurt),
-        cmocka_unit_test(official_suite),
+        cmocka_unit_test(each_keyword_and_option),      cmocka_unit_test(what_is_wider_is_told),
+        cmocka_unit_test(memory_may_be_short_anywhere), cmocka_unit_test(cut_anywhere),
+        cmocka_unit_test(hostile_schemas_end_in_time),  cmocka_unit_test(shared_schemas),
+        cmocka_unit_test(schemas_made_to_hurt),         cmocka_unit_test(official_suite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

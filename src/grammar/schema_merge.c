@@ -277,8 +277,11 @@ array_shape *array_and(schema *s, const array_shape *a, const array_shape *b) {
     return s->room.failed || array_is_dead(s, out) ? NULL : out;
 }
 
-static bool spend(schema *s) {
-    if (s->merges_left) return s->merges_left--, schema_ok(s);
+/* Merging large shapes is more work. */
+static size_t weight_of(const object_shape *a, const object_shape *b) { return 1 + (a->n_rules + b->n_rules) / 16; }
+
+static bool spend(schema *s, size_t weight) {
+    if (s->merges_left >= weight) return s->merges_left -= weight, schema_ok(s);
     schema_over_limit(s, s->root, "the alternatives of anyOf, oneOf and their like multiply to too many");
     return false;
 }
@@ -286,7 +289,7 @@ static bool spend(schema *s) {
 static object_shape *objects_and(schema *s, const object_shape *a, const object_shape *b) {
     object_shape *out = NULL;
     for (const object_shape *x = a; x; x = x->next)
-        for (const object_shape *y = b; y && spend(s); y = y->next) {
+        for (const object_shape *y = b; y && spend(s, weight_of(x, y)); y = y->next) {
             object_shape *both = object_and(s, x, y);
             if (both) out = objects_add(s, out, both);
         }
@@ -296,7 +299,7 @@ static object_shape *objects_and(schema *s, const object_shape *a, const object_
 static array_shape *arrays_and(schema *s, const array_shape *a, const array_shape *b) {
     array_shape *out = NULL;
     for (const array_shape *x = a; x; x = x->next)
-        for (const array_shape *y = b; y && spend(s); y = y->next) {
+        for (const array_shape *y = b; y && spend(s, 1); y = y->next) {
             array_shape *both = array_and(s, x, y);
             if (both) out = arrays_add(s, out, both);
         }
@@ -404,7 +407,7 @@ static object_shape *objects_or(schema *s, const object_shape *a, const object_s
     object_shape *out = NULL;
     const object_shape *const lists[2] = {a, b};
     for (int i = 0; i < 2; i++)
-        for (const object_shape *o = lists[i]; o && spend(s); o = o->next) {
+        for (const object_shape *o = lists[i]; o && spend(s, 1); o = o->next) {
             object_shape *copy = room_get(&s->room, 1, sizeof *copy);
             if (!copy) return out;
             *copy = *o;
@@ -417,7 +420,7 @@ static array_shape *arrays_or(schema *s, const array_shape *a, const array_shape
     array_shape *out = NULL;
     const array_shape *const lists[2] = {a, b};
     for (int i = 0; i < 2; i++)
-        for (const array_shape *o = lists[i]; o && spend(s); o = o->next) {
+        for (const array_shape *o = lists[i]; o && spend(s, 1); o = o->next) {
             array_shape *copy = room_get(&s->room, 1, sizeof *copy);
             if (!copy) return out;
             *copy = *o;

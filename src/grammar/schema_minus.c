@@ -120,9 +120,11 @@ static object_shape *object_minus(schema *s, object_shape *list, const object_sh
     return break_counts(s, list, a, b);
 }
 
-static bool spend(const difference *d) {
+/* Each constraint of the second may give a piece of the size of the first. */
+static bool spend(const difference *d, size_t n_rules) {
     schema *s = d->s;
-    if (s->merges_left) return s->merges_left--, schema_ok(s);
+    const size_t weight = 1 + n_rules / 4;
+    if (s->merges_left >= weight) return s->merges_left -= weight, schema_ok(s);
     schema_over_limit(s, d->where, "taking the overlap of alternatives apart gives too many pieces");
     return false;
 }
@@ -130,7 +132,7 @@ static bool spend(const difference *d) {
 static object_shape *objects_minus(const difference *d, object_shape *a, const object_shape *b) {
     for (; b; b = b->next) {
         object_shape *rest = NULL;
-        for (const object_shape *x = a; x && spend(d); x = x->next) rest = object_minus(d->s, rest, x, b);
+        for (const object_shape *x = a; x && spend(d, x->n_rules); x = x->next) rest = object_minus(d->s, rest, x, b);
         a = rest;
     }
     return a;
@@ -197,7 +199,7 @@ static array_shape *array_minus(const difference *d, array_shape *list, const ar
 static array_shape *arrays_minus(const difference *d, array_shape *a, const array_shape *b) {
     for (; b; b = b->next) {
         array_shape *rest = NULL;
-        for (const array_shape *x = a; x && spend(d); x = x->next) rest = array_minus(d, rest, x, b);
+        for (const array_shape *x = a; x && spend(d, 1); x = x->next) rest = array_minus(d, rest, x, b);
         a = rest;
     }
     return a;

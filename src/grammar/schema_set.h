@@ -165,7 +165,7 @@ typedef struct schema {
     size_t merges_left;
     bool over_limit;
     bool wrote_range, wrote_order, wrote_number; /* for the report */
-    bool repeats_keys;
+    bool repeats_keys;                           /* some object lets in keys that are not known by name */
 } schema;
 
 /* ---- schema_set.c: numbers for keys, nodes and goals; problems ---- */

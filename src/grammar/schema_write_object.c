@@ -515,6 +515,7 @@ ir_sym write_object(schema_writer *w, const object_shape *o, int depth) {
     }
     if (!make_members(&x) || !make_regions(&x)) return IR_NOTHING;
     x.count_cap = count_cap(&x);
+    w->s->repeats_keys |= x.n_regions > 0;
     bool may_be_empty = o->min == 0 && !o->n_exists;
     uint64_t open_clauses = 0;
     for (uint32_t i = 0; i < x.n_members; i++) {
