@@ -65,16 +65,16 @@ static qp_status render_fitting(telling *t, qp_error *err) {
 
 /* ---- the job ---- */
 
-/* The texts of --stop and those of the prompt format. */
+/* The texts of --stop and, unless no end is to be one, those of the prompt format. */
 static qp_status join_stops(const char ***out, qp_job_options *wanted, const chat_format *f, qp_error *err) {
-    const size_t n = wanted->n_stop + f->n_stops;
+    const size_t n = wanted->n_stop + (wanted->ignore_eos ? 0 : f->n_stops);
     const char **all = mem_array(n ? n : 1, sizeof *all);
     if (!all) return err_no_memory(err, n * sizeof *all, "the stop texts");
     for (size_t i = 0; i < n; i++) all[i] = i < wanted->n_stop ? wanted->stop[i] : f->stops[i - wanted->n_stop];
     wanted->stop = *out = all;
     wanted->n_stop = n;
     wanted->stop_ids = f->stop_ids;
-    wanted->n_stop_ids = f->n_stop_ids;
+    wanted->n_stop_ids = wanted->ignore_eos ? 0 : f->n_stop_ids;
     return QP_OK;
 }
 

@@ -290,6 +290,8 @@ static qp_status run_help(chat_state *c, const char *text, bool *asks, qp_error 
 
 /* ---- finding one ---- */
 
+const char *chat_command_name(int index) { return index >= 0 && index < N_ROWS ? rows[index].name : NULL; }
+
 static qp_status unknown(const char *name, qp_error *err) {
     const char *best = rows[0].name;
     int best_cost = INT_MAX;

@@ -45,6 +45,10 @@ void chat_print_speed(const chat_state *c);
 
 /* Runs a line that begins with a slash. A failure has changed nothing. *asks: a message waits for its answer now. */
 qp_status chat_command(chat_state *c, const char *line, bool *asks, qp_error *err);
+/* Names of the slash commands: 0, 1, ... until NULL. */
+const char *chat_command_name(int index);
+/* Appends what the tab key adds behind this line: see lineedit_set_complete. `user` is the chat_state. */
+void chat_complete(void *user, span line, strbuf *rest);
 /* What may be said, checked as a whole: after the command line and after each change. */
 qp_status chat_check(const chat_state *c, const options *o, qp_error *err);
 /* Takes the seed of the settings, else one out of the clock, for the answers from now on. */

@@ -153,6 +153,7 @@ static qp_status run(chat_state *c, qp_error *err) {
     ERR_TRY(lineedit_open(&c->line, err));
     c->is_live = lineedit_is_live(c->line);
     if (c->is_live) interrupt_catch_all(c->s->interrupt, ignore, NULL);
+    lineedit_set_complete(c->line, chat_complete, c);
     load_history(c, history);
     greet(c);
     const qp_status status = converse(c, history, &m, err);

@@ -27,6 +27,8 @@ struct lineedit {
     EditLine *editor; /* NULL: no terminal */
     History *history;
     const char *prompt;
+    void (*complete)(void *user, span line, strbuf *rest);
+    void *complete_user;
     lineedit_end stopped; /* LINEEDIT_LINE: not by Ctrl-C */
     int signal_fd;
     sigset_t signals_before;
@@ -89,6 +91,16 @@ static unsigned char stop_line(EditLine *editor, int key) {
     return CC_EOF;
 }
 
+static unsigned char complete_word(EditLine *editor, int key) {
+    const lineedit *e = of(editor);
+    const LineInfo *line = el_line(editor);
+    strbuf rest = {0};
+    if (e->complete) e->complete(e->complete_user, (span){line->buffer, (size_t)(line->cursor - line->buffer)}, &rest);
+    const bool is_in = !rest.failed && rest.bytes && !el_insertstr(editor, rest.at);
+    strbuf_free(&rest);
+    return is_in ? CC_REFRESH : CC_REFRESH_BEEP;
+}
+
 /* Ctrl-Z, a key as well while a line is edited. Here the program goes on after `fg`. */
 static unsigned char suspend(EditLine *editor, int key) {
     el_set(editor, EL_PREP_TERM, 0);
@@ -142,6 +154,8 @@ static void set_keys(EditLine *editor) {
     el_set(editor, EL_BIND, "^C", "stop-line", NULL);
     el_wset(editor, EL_ADDFN, L"suspend", L"leave until the shell's fg", suspend);
     el_set(editor, EL_BIND, "^Z", "suspend", NULL);
+    el_wset(editor, EL_ADDFN, L"complete", L"add what is certain", complete_word);
+    el_set(editor, EL_BIND, "^I", "complete", NULL);
     el_wset(editor, EL_ADDFN, L"paste", L"insert what the terminal pastes", paste);
     el_set(editor, EL_BIND, "\033[200~", "paste", NULL);
 }
@@ -197,6 +211,11 @@ void lineedit_close(lineedit *e) {
 }
 
 bool lineedit_is_live(const lineedit *e) { return e->editor; }
+
+void lineedit_set_complete(lineedit *e, void (*complete)(void *user, span line, strbuf *rest), void *user) {
+    e->complete = complete;
+    e->complete_user = user;
+}
 
 void lineedit_remember(lineedit *e, const char *text) {
     HistEvent event;

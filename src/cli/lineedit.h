@@ -20,6 +20,8 @@ bool lineedit_is_live(const lineedit *e);
 /* The next line without its end; what is pasted is one line with newlines in it. The prompt is shown by an editor only.
  */
 qp_status lineedit_read(lineedit *e, const char *prompt, strbuf *out, lineedit_end *end, qp_error *err);
+/* From now on the tab key inserts what `complete` appends to *rest, given the line up to the cursor. */
+void lineedit_set_complete(lineedit *e, void (*complete)(void *user, span line, strbuf *rest), void *user);
 /* Puts a text into the history that the arrow keys reach. */
 void lineedit_remember(lineedit *e, const char *text);
 
