@@ -122,8 +122,8 @@ def bench_streams(server, n, tokens):
     made = n * tokens
     gaps = [b - a for t in times.values() for a, b in zip(t[1:-2], t[2:-1])]
     median, p99, worst = summary(gaps)
-    print("streams %d x %d tokens: %.1f tok/s, failed %d, events %d, reads %d" % (n, tokens, made / took, failed, events,
-                                                                             reads))
+    print("streams %d x %d tokens: %.1f tok/s, failed %d, events %d, reads %d" %
+          (n, tokens, made / took, failed, events, reads))
     print("server CPU %.2f us/token (%s); engine and its helpers %.2f us/token" %
           (own / made * 1e6, ", ".join("%s %.2f" % (name, cost.get(name, 0) / made * 1e6) for name in OWN),
            (sum(cost.values()) - own) / made * 1e6))
@@ -147,8 +147,9 @@ def bench_idle(server, n, is_used):
     before_cpu = sum(server.threads().values())
     time.sleep(2)
     used = (sum(server.threads().values()) - before_cpu) / 2
+    more = after - before
     print("idle connections %d, %s: %.1f MB more, %.2f KB each; %.2f %% of a core" %
-          (n, "each used once" if is_used else "never used", (after - before) / 1e6, (after - before) / n / 1e3, used * 100))
+          (n, "each used once" if is_used else "never used", more / 1e6, more / n / 1e3, used * 100))
     began = time.monotonic()
     server.get("/health/live")
     print("a further connection is answered after %.1f ms" % ((time.monotonic() - began) * 1e3))

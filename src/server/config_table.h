@@ -54,7 +54,8 @@
                                                                                                                        \
     X(MODEL, model, "model", 'm', TEXT, 0, 0, NULL, NULL, "PATH",                                                      \
       "folder of the model to load at start (default: model_name, else the demo model that came with quipu)")          \
-    X(MODEL, model_dir, "model-dir", 0, TEXT, 0, 0, NULL, "models", "DIR", "folder of models that /v1/model/load knows") \
+    X(MODEL, model_dir, "model-dir", 0, TEXT, 0, 0, NULL, "models", "DIR",                                             \
+      "folder of models that /v1/model/load knows")                                                                    \
     X(MODEL, model_name, "model-name", 0, TEXT, 0, 0, NULL, NULL, "NAME", "model of model_dir to load at start")       \
     X(MODEL, no_model, "no-model", 0, BOOL, 0, 0, NULL, "false", NULL, "start without a model")                        \
     X(MODEL, model_alias, "model-alias", 0, LIST, 0, 0, NULL, NULL, "NAME,NAME..",                                     \
@@ -80,7 +81,8 @@
     X(MODEL, max_seq_len, "max-seq-len", 0, INT, 16, CONFIG_MANY, NULL, NULL, "N",                                     \
       "longest prompt with its answer (default: the trained context)")                                                 \
     X(MODEL, max_batch_size, "max-batch-size", 0, INT, 1, 4096, NULL, "256", "N", "jobs that run at the same time")    \
-    X(MODEL, chunk_size, "chunk-size", 0, INT, 16, 65536, NULL, "512", "N", "most prompt tokens in one step; above 512 means 512")          \
+    X(MODEL, chunk_size, "chunk-size", 0, INT, 16, 65536, NULL, "512", "N",                                            \
+      "most prompt tokens in one step; above 512 means 512")                                                           \
     X(MODEL, rope_scale, "rope-scale", 0, REAL, 1e-3, 1e6, NULL, NULL, "N",                                            \
       "linear scaling of positions by this factor instead of the model's own")                                         \
     X(MODEL, rope_alpha, "rope-alpha", 0, REAL, 1e-3, 1e6, NULL, NULL, "N", "NTK-aware change of the rotary base")     \
@@ -89,7 +91,8 @@
       "chat template of template_dir instead of the model's own")                                                      \
     X(MODEL, template_dir, "template-dir", 0, TEXT, 0, 0, NULL, "templates", "DIR", "folder of NAME.jinja files")      \
                                                                                                                        \
-    X(SAMPLING, override_preset, "override-preset", 0, TEXT, 0, 0, NULL, NULL, "NAME", "sampling preset in use at start") \
+    X(SAMPLING, override_preset, "override-preset", 0, TEXT, 0, 0, NULL, NULL, "NAME",                                 \
+      "sampling preset in use at start")                                                                               \
     X(SAMPLING, preset_dir, "preset-dir", 0, TEXT, 0, 0, NULL, "sampler_overrides", "DIR",                             \
       "folder of NAME.yml presets, besides those that came with quipu")                                                \
     X(SAMPLING, strict_params, "strict-params", 0, BOOL, 0, 0, NULL, "false", NULL,                                    \
@@ -107,7 +110,8 @@
       "an assistant message at the end is continued")                                                                  \
                                                                                                                        \
     X(QUEUE, max_queue, "max-queue", 0, INT, 1, 1000000, NULL, "512", "N", "jobs that wait; more are answered 503")    \
-    X(QUEUE, queue_timeout, "queue-timeout", 0, REAL, 0, 86400, NULL, "600", "S", "longest wait of a job; 0: no limit") \
+    X(QUEUE, queue_timeout, "queue-timeout", 0, REAL, 0, 86400, NULL, "600", "S",                                      \
+      "longest wait of a job; 0: no limit")                                                                            \
     X(QUEUE, queue_bypass, "queue-bypass", 0, INT, 0, 1000000, NULL, "8", "N",                                         \
       "how often a waiting job may be overtaken by smaller ones")                                                      \
     X(QUEUE, max_generation_seconds, "max-generation-seconds", 0, REAL, 0, 1e6, NULL, "0", "S",                        \
@@ -116,7 +120,8 @@
       "a step with running answers takes at most this share longer for prompts")                                       \
     X(QUEUE, allow_client_priority, "allow-client-priority", 0, BOOL, 0, 0, NULL, "false", NULL,                       \
       "the field priority of a request is honoured")                                                                   \
-    X(QUEUE, spill_mb, "spill-mb", 0, INT, 0, 16777216, NULL, "0", "N", "MiB of memory for pages without room in the cache") \
+    X(QUEUE, spill_mb, "spill-mb", 0, INT, 0, 16777216, NULL, "0", "N",                                                \
+      "MiB of memory for pages without room in the cache")                                                             \
     X(QUEUE, drain_timeout, "drain-timeout", 0, REAL, 0, 86400, NULL, "30", "S",                                       \
       "seconds that running jobs get when the server is told to end")                                                  \
     X(QUEUE, stall_timeout, "stall-timeout", 0, REAL, 0.05, 86400, NULL, "30", "S",                                    \
