@@ -3,6 +3,7 @@
  * Three fixed points over the symbols (has a word, can be empty, is reached) with work lists, then one pass that
  * writes positions. No recursion: grammars come from strangers. */
 #include "cfg.h"
+#include "cfg_fuse.h"
 #include <stdlib.h>
 
 typedef struct builder {
@@ -11,7 +12,7 @@ typedef struct builder {
     rx_pool *pool;
     size_t n; /* symbols of the ir */
     bool *productive, *nullable;
-    rx *regular;          /* by ir symbol: its language where it is made a terminal, RX_NONE: it is not */
+    rx *regular;      /* by ir symbol: its language where it is made a terminal, RX_NONE: it is not */
     uint32_t *number; /* by ir symbol: its cfg symbol, CFG_NO_SYMBOL: not reached */
     uint32_t *order;  /* reached ir symbols that are rules, by rule number - 1 */
     uint32_t n_order;
@@ -175,15 +176,16 @@ static void reach(void *context, ir_sym user, ir_sym used) {
 static bool number_symbols(builder *b) {
     for (size_t s = 0; s < b->n; s++) b->number[s] = CFG_NO_SYMBOL;
     reach(b, 0, ir_get_start(b->g));
-    for (uint32_t i = 0; i < b->n_order; i++) each_mention(b->g, b->order[i], reach, b);
+    for (uint32_t i = 0; i < b->n_order; i++)
+        if (language_of(b, b->order[i]) == RX_NONE) each_mention(b->g, b->order[i], reach, b);
     uint32_t n = 0;
     for (uint32_t i = 0; i < b->n_order; i++) {
         const ir_sym s = b->order[i];
         const ir_view v = ir_look(b->g, s);
         if (v.kind == IR_IS_SPECIAL)
             b->number[s] = add_special(b, &v);
-        else if (v.kind == IR_IS_TERMINAL && !b->nullable[s])
-            b->number[s] = add_terminal(b, v.language, v.lazy, v.name);
+        else if (language_of(b, s) != RX_NONE && !b->nullable[s])
+            b->number[s] = add_terminal(b, language_of(b, s), v.lazy, v.name);
         else
             b->order[n] = s, b->number[s] = ++n;
         if (b->number[s] == CFG_NO_SYMBOL) return false;
@@ -300,15 +302,16 @@ static bool write_symbol(builder *b, uint32_t number, ir_sym s) {
     cfg_rule *rule = &b->c->rules[number];
     rule->name = v.name;
     rule->nullable = b->nullable[s];
+    if (language_of(b, s) != RX_NONE)
+        return write_optional(b, rule, number, add_terminal(b, language_of(b, s), v.lazy, v.name));
     switch (v.kind) {
-    case IR_IS_TERMINAL:
-        return write_optional(b, rule, number, add_terminal(b, v.language, v.lazy, v.name));
     case IR_IS_RULE:
         return write_rule(b, rule, number, s, v.n);
     case IR_IS_REPEAT:
         return write_repeat(b, rule, number, &v);
     case IR_IS_ANY_ORDER:
         return write_any_order(b, rule, number, &v);
+    case IR_IS_TERMINAL:
     case IR_IS_SPECIAL:
         break;
     }
@@ -359,13 +362,17 @@ static bool write_all(builder *b) {
 static qp_status run(builder *b, users *u) {
     b->productive = mem_zarray(b->n, sizeof *b->productive);
     b->nullable = mem_zarray(b->n, sizeof *b->nullable);
+    b->regular = mem_zarray(b->n, sizeof *b->regular);
     b->number = mem_array(b->n, sizeof *b->number);
     b->order = mem_array(b->n, sizeof *b->order);
-    if (!b->productive || !b->nullable || !b->number || !b->order || !find_users(b, u)) return no_memory(b);
+    if (!b->productive || !b->nullable || !b->regular || !b->number || !b->order || !find_users(b, u))
+        return no_memory(b);
     if (!mark_all(b, u, b->productive, false) || !mark_all(b, u, b->nullable, true)) return no_memory(b);
     ERR_TRY(rx_status(b->pool, b->err));
     if (!b->productive[ir_get_start(b->g)])
         return err_set(b->err, QP_BAD_FORMAT, 0, "unsatisfiable: no text at all is in the language");
+    const bool fuses = ir_get_fuse(b->g) && ir_get_skip(b->g) == RX_NONE;
+    if (fuses && !cfg_fuse(b->g, u->from, u->uses, b->productive, b->regular)) return no_memory(b);
     if (!number_symbols(b) || !write_all(b)) return no_memory(b);
     return rx_status(b->pool, b->err);
 }
@@ -379,6 +386,7 @@ qp_status cfg_build(cfg *out, ir *g, qp_error *err) {
     mem_free(u.uses);
     mem_free(b.productive);
     mem_free(b.nullable);
+    mem_free(b.regular);
     mem_free(b.number);
     mem_free(b.order);
     if (status != QP_OK) cfg_free(out);

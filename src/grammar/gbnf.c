@@ -323,6 +323,7 @@ static void check_names(parser *p) {
 
 qp_status gbnf_lower(ir *g, ir_sym *out, span source, const ir_options *options, qp_error *err) {
     parser p = {.g = g, .text = source, .options = options, .err = err};
+    ir_fuse(g, true);
     for (skip_space(&p, true); more(&p); skip_space(&p, true)) take_rule(&p);
     check_names(&p);
     const char *root = options->root ? options->root : "root";

@@ -397,7 +397,7 @@ static plain_grammar random_grammar(uint64_t seed) {
     return g;
 }
 
-static ir *write_grammar(const plain_grammar *plain) {
+static ir *write_grammar(const plain_grammar *plain, bool fuse) {
     ir *g;
     ir_sym rules[RULES];
     assert_int_equal(ir_new(&g, NULL, NULL), QP_OK);
@@ -412,6 +412,7 @@ static ir *write_grammar(const plain_grammar *plain) {
             ir_alternative(g, rules[rule], row, (size_t)plain->length[rule][k]);
         }
     ir_start(g, rules[0]);
+    ir_fuse(g, fuse);
     return g;
 }
 
@@ -420,7 +421,7 @@ static void random_grammars_agree_with_a_slow_recogniser(void **state) {
     int n_empty = 0, n_taken = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
         const plain_grammar plain = random_grammar(seed);
-        ir *source = write_grammar(&plain);
+        ir *source = write_grammar(&plain, seed % 2);
         grammar *g;
         const bool has_words = grammar_from_ir(&g, t, source, NULL, NULL) == QP_OK;
         if (!has_words) ir_free(source);

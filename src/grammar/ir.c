@@ -165,7 +165,6 @@ qp_status ir_new(ir **out, const ir_limits *limits, qp_error *err) {
     if (limits) g->limits = *limits;
     if (!g->limits.symbols) g->limits.symbols = SYMBOL_LIMIT;
     if (!g->limits.rules) g->limits.rules = RULE_LIMIT;
-    g->fuse = true;
     qp_status status = rx_pool_new(&g->pool, &g->limits.regex, err);
     if (status == QP_OK) {
         add_symbol(g, &(symbol){.kind = IR_IS_RULE, .name = "nothing"});

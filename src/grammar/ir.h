@@ -80,8 +80,8 @@ ir_sym ir_any_order(ir *g, const ir_sym *members, size_t n, ir_sym separator, ui
 void ir_skip(ir *g, rx language);
 void ir_start(ir *g, ir_sym symbol);
 ir_sym ir_get_start(const ir *g);
-/* Sub-languages that are regular and not recursive are made terminals by the compiler (default, for grammars written by
- * hand, where a terminal is often one character); JSON Schema cuts well itself and leaves it off. */
+/* Rules that are regular and not recursive are made terminals by the compiler: for grammars written by hand, where a
+ * terminal is often one character. Off unless asked for; without effect where text is skipped. */
 void ir_fuse(ir *g, bool fuse);
 
 /* ---- looking at it (compiler, tests) ---- */

@@ -290,6 +290,7 @@ static void read_all(lark *p) {
 
 qp_status lark_lower(ir *g, ir_sym *out, span source, const ir_options *options, qp_error *err) {
     lark p = {.g = g, .text = source, .options = options, .err = err};
+    ir_fuse(g, true);
     find_all(&p);
     read_all(&p);
     const name_entry *e = names_find(&p.names, SPAN("start"));

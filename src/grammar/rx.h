@@ -93,6 +93,8 @@ rx rx_blur(rx_pool *p, rx a, uint32_t most);
 
 /* ---- asking ---- */
 bool rx_nullable(const rx_pool *p, rx a);
+/* Whether an intersection or a complement is inside. */
+bool rx_is_hard(const rx_pool *p, rx a);
 /* What may follow `byte`: the words w with byte·w in `a`. */
 rx rx_derive(rx_pool *p, rx a, uint8_t byte);
 /* The same, and *same is cut down to bytes that have this derivative too. */

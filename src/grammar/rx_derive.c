@@ -6,6 +6,8 @@
 #include "rx_node.h"
 #include "base/mem.h"
 
+bool rx_is_hard(const rx_pool *p, rx a) { return rx_at(p, a)->flags & RX_HARD; }
+
 bool rx_nullable(const rx_pool *p, rx a) { return rx_at(p, a)->flags & RX_NULLABLE; }
 
 static void cut(rx_set *same, const rx_set *by, bool inside) {
