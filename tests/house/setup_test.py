@@ -10,7 +10,7 @@ import unittest
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/setup.sh")
 TOOLS = ["bash", "env", "sed", "grep", "head", "tail", "mktemp", "rm", "cat"]
 DEMO = ["gcc", "libc6-dev", "cmake", "ninja-build", "pkg-config", "libjansson-dev", "libpcre2-dev", "libutf8proc-dev",
-        "libxxhash-dev", "libedit-dev"]
+        "libxxhash-dev", "libyaml-dev", "libmicrohttpd-dev", "libedit-dev"]
 
 
 class Machine:
