@@ -27,7 +27,7 @@ static void commands(void **state) {
         {"vresion", "version"}, {"logit", "logits"},      {"device", "devices"},
     };
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) assert_string_equal(command_nearest(cases[i][0]), cases[i][1]);
-    assert_null(command_find("chat"));
+    assert_null(command_find("chatter"));
     assert_null(command_find(""));
     assert_null(command_find("gen"));
 }
