@@ -223,21 +223,25 @@ static void begin_shape(model_shape *s, const arch_row *row) {
     snprintf(s->architecture, sizeof s->architecture, "%s", row->hf_name);
 }
 
+qp_status shape_read_row(model_shape *out, const arch_row *row, const hfconfig *c, qp_error *err) {
+    begin_shape(out, row);
+    ERR_TRY(hf_quant_read(&out->quant, c, err));
+    ERR_TRY(hfconfig_bool(c, "rope_pairs", &out->rope_pairs, err)); /* of GGUF files: see gguf_config.c */
+    for (const config_key *k = row->keys; k->key; k++) ERR_TRY(apply_key(out, c, k, err));
+    if (row->has_qkv_bias) out->qkv_bias = true;
+    if (row->adjust) ERR_TRY(row->adjust(out, c, err));
+    ERR_TRY(derive_heads(out, hfconfig_where(c), err));
+    arch_layers_alike(out, 0);
+    if (row->layers) ERR_TRY(row->layers(out, c, err));
+    settle_layers(out, row);
+    ERR_TRY(read_ropes(out, row, c, err));
+    return shape_check(out, hfconfig_where(c), err);
+}
+
 qp_status shape_read_as(model_shape *out, const arch_row **row, const hfconfig *c, const char *as, qp_error *err) {
     *out = (model_shape){0};
     ERR_TRY(find_row(row, c, as, err));
-    begin_shape(out, *row);
-    ERR_TRY(hf_quant_read(&out->quant, c, err));
-    ERR_TRY(hfconfig_bool(c, "rope_pairs", &out->rope_pairs, err)); /* of GGUF files: see gguf_config.c */
-    for (const config_key *k = (*row)->keys; k->key; k++) ERR_TRY(apply_key(out, c, k, err));
-    if ((*row)->has_qkv_bias) out->qkv_bias = true;
-    if ((*row)->adjust) ERR_TRY((*row)->adjust(out, c, err));
-    ERR_TRY(derive_heads(out, hfconfig_where(c), err));
-    arch_layers_alike(out, 0);
-    if ((*row)->layers) ERR_TRY((*row)->layers(out, c, err));
-    settle_layers(out, *row);
-    ERR_TRY(read_ropes(out, *row, c, err));
-    return shape_check(out, hfconfig_where(c), err);
+    return shape_read_row(out, *row, c, err);
 }
 
 qp_status shape_read(model_shape *out, const arch_row **row, const hfconfig *c, qp_error *err) {

@@ -116,6 +116,8 @@ typedef struct arch_row arch_row;
  * NULL: as it says. */
 qp_status shape_read_as(model_shape *out, const arch_row **row, const hfconfig *c, const char *as, qp_error *err);
 qp_status shape_read(model_shape *out, const arch_row **row, const hfconfig *c, qp_error *err);
+/* By this row. */
+qp_status shape_read_row(model_shape *out, const arch_row *row, const hfconfig *c, qp_error *err);
 /* What holds where no key says otherwise: no multipliers, norms before the blocks, gated feed-forward. */
 void shape_defaults(model_shape *s);
 /* Checks what shape_read and makers of synthetic shapes must both keep: divisibility, ranges, rope. `where` begins the

@@ -31,18 +31,64 @@ static const struct known {
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
-const char *synth_shape_name(int index) { return index >= 0 && index < N_SHAPES ? shapes[index].name : NULL; }
+/* Shapes that need more than a row of numbers, as their configs say it. Layers are all alike (or repeat), so fewer of
+ * them than the model has measure the same, and fit a machine that the model does not: mixtral-8x7b has 32,
+ * qwen3-30b-a3b 48, gemma2-9b 42, deepseek-v2-lite 27, gpt-oss-20b 24. */
+static const struct config {
+    const char *name, *text;
+} configs[] = {
+    {"mixtral-8x7b",
+     "{\"architectures\":[\"MixtralForCausalLM\"],\"num_hidden_layers\":2,\"hidden_size\":4096,"
+     "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"intermediate_size\":14336,\"vocab_size\":32000,"
+     "\"max_position_embeddings\":32768,\"num_local_experts\":8,\"num_experts_per_tok\":2}"},
+    {"qwen3-30b-a3b",
+     "{\"architectures\":[\"Qwen3MoeForCausalLM\"],\"num_hidden_layers\":4,\"hidden_size\":2048,"
+     "\"num_attention_heads\":32,\"num_key_value_heads\":4,\"head_dim\":128,\"intermediate_size\":6144,"
+     "\"vocab_size\":151936,\"max_position_embeddings\":40960,\"num_experts\":128,\"num_experts_per_tok\":8,"
+     "\"moe_intermediate_size\":768,\"norm_topk_prob\":true,\"rope_theta\":1000000}"},
+    {"gemma2-9b", "{\"architectures\":[\"Gemma2ForCausalLM\"],\"num_hidden_layers\":10,\"hidden_size\":3584,"
+                  "\"num_attention_heads\":16,\"num_key_value_heads\":8,\"head_dim\":256,\"intermediate_size\":14336,"
+                  "\"vocab_size\":256000,\"max_position_embeddings\":8192,\"query_pre_attn_scalar\":256}"},
+    {"deepseek-v2-lite",
+     "{\"architectures\":[\"DeepseekV2ForCausalLM\"],\"num_hidden_layers\":5,\"hidden_size\":2048,"
+     "\"num_attention_heads\":16,\"intermediate_size\":10944,\"vocab_size\":102400,"
+     "\"max_position_embeddings\":163840,\"q_lora_rank\":null,\"kv_lora_rank\":512,\"qk_nope_head_dim\":128,"
+     "\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"n_routed_experts\":64,\"num_experts_per_tok\":6,"
+     "\"n_shared_experts\":2,\"moe_intermediate_size\":1408,\"first_k_dense_replace\":1}"},
+    {"gpt-oss-20b", "{\"architectures\":[\"GptOssForCausalLM\"],\"num_hidden_layers\":4,\"hidden_size\":2880,"
+                    "\"num_attention_heads\":64,\"num_key_value_heads\":8,\"head_dim\":64,\"intermediate_size\":2880,"
+                    "\"vocab_size\":201088,\"max_position_embeddings\":131072,\"num_local_experts\":32,"
+                    "\"num_experts_per_tok\":4,\"sliding_window\":128}"},
+};
+
+enum { N_CONFIGS = sizeof configs / sizeof *configs };
+
+const char *synth_shape_name(int index) {
+    if (index >= N_SHAPES && index < N_SHAPES + N_CONFIGS) return configs[index - N_SHAPES].name;
+    return index >= 0 && index < N_SHAPES ? shapes[index].name : NULL;
+}
 
 static qp_status unknown_shape(const char *name, qp_error *err) {
-    char list[256] = "";
-    for (int i = 0; i < N_SHAPES; i++) {
+    char list[400] = "";
+    const char *known;
+    for (int i = 0; (known = synth_shape_name(i)); i++) {
         const size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", shapes[i].name);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known);
     }
     return err_set(err, QP_BAD_ARGUMENT, 0, "shape \"%s\" is not known; known are %s", name, list);
 }
 
+static qp_status shape_of_config(model_shape *out, const arch_row **arch, const struct config *known, qp_error *err) {
+    hfconfig *config;
+    ERR_TRY(hfconfig_new(&config, known->text, strlen(known->text), known->name, err));
+    const qp_status status = shape_read(out, arch, config, err);
+    hfconfig_close(config);
+    return status;
+}
+
 qp_status synth_shape(model_shape *out, const arch_row **arch, const char *name, qp_error *err) {
+    for (int i = 0; i < N_CONFIGS; i++)
+        if (!strcmp(configs[i].name, name)) return shape_of_config(out, arch, &configs[i], err);
     const struct known *k = shapes;
     while (k < shapes + N_SHAPES && strcmp(k->name, name)) k++;
     if (k == shapes + N_SHAPES) return unknown_shape(name, err);
@@ -146,13 +192,17 @@ static void fill(void *out, const quant_type *type, size_t n, int exponent, uint
 }
 
 static bool is_norm(slot s) {
-    return s == SLOT_ATTN_NORM || s == SLOT_FFN_NORM || s == SLOT_FINAL_NORM || s == SLOT_Q_NORM || s == SLOT_K_NORM;
+    static const slot norms[] = {SLOT_ATTN_NORM, SLOT_FFN_NORM, SLOT_FINAL_NORM,  SLOT_Q_NORM,      SLOT_K_NORM,
+                                 SLOT_ATTN_POST, SLOT_FFN_POST, SLOT_Q_DOWN_NORM, SLOT_KV_DOWN_NORM};
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
+        if (norms[i] == s) return true;
+    return false;
 }
 
 static qp_status fetch_vector(synth *s, const slot_row *row, int64_t rows, quant_matrix *out, qp_error *err) {
     float *values = take_block(s, (size_t)rows * sizeof(float), err);
     if (!values) return QP_NO_MEMORY;
-    for (int64_t i = 0; i < rows; i++) values[i] = is_norm(row->slot) ? 1 : 0;
+    for (int64_t i = 0; i < rows; i++) values[i] = is_norm(row->slot) && !(row->flags & SLOT_PLUS_ONE) ? 1 : 0;
     *out = quant_plain(quant_type_of(QUANT_F32), rows, 1, values, (size_t)rows * sizeof(float));
     return QP_OK;
 }

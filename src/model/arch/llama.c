@@ -17,8 +17,7 @@ static const config_key llama_keys[] = {
     {.key = NULL},
 };
 
-static const char *const llama_aliases[] = {"LLaMAForCausalLM", "YiForCausalLM", "LlavaForConditionalGeneration",
-                                            "LlavaNextForConditionalGeneration", NULL};
+static const char *const llama_aliases[] = {"LLaMAForCausalLM", "YiForCausalLM", NULL};
 
 const arch_row arch_llama = {
     .hf_name = "LlamaForCausalLM",

@@ -31,12 +31,8 @@ static qp_status qwen_layers(model_shape *s, const hfconfig *c, qp_error *err) {
     return arch_layers_by_type(s, c, is_used ? (int)window : 0, (int)first, err);
 }
 
-static const char *const qwen2_aliases[] = {"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration",
-                                            NULL};
-
 const arch_row arch_qwen2 = {
     .hf_name = "Qwen2ForCausalLM",
-    .aliases = qwen2_aliases,
     .keys = qwen2_keys,
     .slots = arch_llama_slots,
     .rope_theta = 10000,
