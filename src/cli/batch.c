@@ -320,6 +320,7 @@ static qp_status run_batch(batch *b, qp_error *err) {
     qp_model_get_info(model, &b->maker.info);
     b->maker.seed = settings_seed(s);
     qp_status status = b->maker.info.has_chat_template ? prompt_template(&b->maker.chat, s, err) : QP_OK;
+    if (status == QP_OK) status = load_adapters(&b->maker.adapters, model, s->o, err);
     if (status == QP_OK) status = qp_watch_new(&b->maker.watch, err);
     if (status == QP_OK) status = open_generator(b, err);
     if (status == QP_OK) status = run_loop(b, err);
@@ -331,6 +332,7 @@ static qp_status run_batch(batch *b, qp_error *err) {
     qp_generator_free(b->maker.generator);
     qp_watch_free(b->maker.watch);
     qp_template_free(b->maker.chat);
+    load_close_adapters(&b->maker.adapters);
     qp_model_close(model);
     return status;
 }

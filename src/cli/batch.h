@@ -3,6 +3,7 @@
 #define CLI_BATCH_H
 
 #include "answer.h"
+#include "load.h"
 #include "base/json.h"
 
 /* One line of the input, from its reading to its result. */
@@ -25,6 +26,7 @@ typedef struct batch_maker {
     qp_watch *watch;
     qp_template *chat; /* NULL: the model has none */
     qp_model_info info;
+    adapter_list adapters;
     uint64_t seed;
     const char *path; /* of the input, for errors */
 } batch_maker;

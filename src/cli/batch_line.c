@@ -139,6 +139,8 @@ qp_status batch_submit(batch_item *item, const batch_maker *m, const json_t *doc
         settings_fill(&wanted, &own, s->command, &m->info, has_seed ? (uint64_t)own.seed : m->seed + item->index);
         wanted.ids = prompt.at;
         wanted.n_ids = prompt.count;
+        wanted.adapters = m->adapters.uses;
+        wanted.n_adapters = m->adapters.count;
         wanted.watch = m->watch;
         wanted.user = item;
         constraint_list constraints;

@@ -175,7 +175,11 @@ static qp_status submit(generation *g, qp_generator *generator, qp_error *err) {
     settings_fill(&wanted, s->o, s->command, &g->info, g->seed);
     wanted.ids = g->prompt.at;
     wanted.n_ids = g->prompt.count;
-    constraint_list constraints;
+    adapter_list adapters;
+    ERR_TRY(load_adapters(&adapters, g->model, s->o, err));
+    wanted.adapters = adapters.uses;
+    wanted.n_adapters = adapters.count;
+    constraint_list constraints = {.n = 0};
     qp_status status = constraint_open(&constraints, s->o, qp_model_peek_tokenizer(g->model),
                                        s->o->lenient ? stderr : NULL, err);
     if (status == QP_OK) status = constraint_filters(&constraints, &wanted, err);
@@ -184,6 +188,7 @@ static qp_status submit(generation *g, qp_generator *generator, qp_error *err) {
     else if (status == QP_OK)
         status = qp_jobs_new(g->jobs, (int)g->n_choices, generator, &wanted, err);
     constraint_close(&constraints);
+    load_close_adapters(&adapters); /* the jobs keep them */
     return status;
 }
 

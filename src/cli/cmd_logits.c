@@ -36,9 +36,13 @@ static qp_status forward(evaluation *e, session *s, const qp_model *model, qp_er
     qp_sequence *sequence;
     const int32_t *ids = e->ids.at;
     ERR_TRY(qp_sequence_new(&sequence, model, e->ids.count, load_cache_type(s->o), err));
+    adapter_list adapters;
+    qp_status status = load_adapters(&adapters, model, s->o, err);
+    if (status == QP_OK) status = qp_sequence_set_adapters(sequence, adapters.uses, adapters.count, err);
     const double start = clock_now();
-    const qp_status status = qp_forward(&sequence, &ids, &e->ids.count, &e->positions, 1, e->logits, err);
+    if (status == QP_OK) status = qp_forward(&sequence, &ids, &e->ids.count, &e->positions, 1, e->logits, err);
     e->seconds = clock_now() - start;
+    load_close_adapters(&adapters);
     qp_sequence_free(sequence);
     return status;
 }

@@ -69,6 +69,7 @@ static qp_model_options model_options(session *s, int threads) {
         .log = {print_log, &s->term},
         .progress = show_progress,
         .progress_user = &s->term,
+        .architecture = o->architecture,
     };
 }
 
@@ -98,4 +99,39 @@ qp_status load_tokenizer(qp_tokenizer **out, session *s, qp_error *err) {
 qp_cache_type load_cache_type(const options *o) {
     if (!o->cache) return QP_CACHE_DEFAULT;
     return strcmp(o->cache, "fp32") ? QP_CACHE_FP16 : QP_CACHE_FP32;
+}
+
+/* ---- adapters ---- */
+
+/* Cuts ":0.5" off the path; 1 where there is no such number behind the last colon. */
+static float cut_scale(char *path) {
+    char *colon = strrchr(path, ':'), *end;
+    if (!colon || !colon[1]) return 1;
+    const float scale = strtof(colon + 1, &end);
+    if (*end) return 1;
+    *colon = '\0';
+    return scale;
+}
+
+qp_status load_adapters(adapter_list *out, const qp_model *model, const options *o, qp_error *err) {
+    *out = (adapter_list){.count = 0};
+    if (o->lora.count > LOAD_ADAPTERS)
+        return err_set(err, QP_BAD_ARGUMENT, 0, "--lora: given %zu times, allowed are 0 to %d", o->lora.count,
+                       LOAD_ADAPTERS);
+    for (size_t i = 0; i < o->lora.count; i++) {
+        char path[PATH_MAX];
+        if (snprintf(path, sizeof path, "%s", o->lora.at[i]) >= (int)sizeof path)
+            return err_set(err, QP_TOO_LARGE, 0, "--lora: a path of %zu bytes, the limit is %zu",
+                           strlen(o->lora.at[i]), sizeof path - 1);
+        const float scale = cut_scale(path);
+        const qp_status status = qp_adapter_open(&out->uses[i].adapter, model, path, err);
+        if (status != QP_OK) return load_close_adapters(out), status;
+        out->uses[out->count++].scale = scale;
+    }
+    return QP_OK;
+}
+
+void load_close_adapters(adapter_list *list) {
+    for (size_t i = 0; i < list->count; i++) qp_adapter_close(list->uses[i].adapter);
+    list->count = 0;
 }

@@ -14,4 +14,15 @@ qp_status load_random(qp_model **out, session *s, int threads, qp_error *err);
 qp_status load_tokenizer(qp_tokenizer **out, session *s, qp_error *err);
 qp_cache_type load_cache_type(const options *o);
 
+enum { LOAD_ADAPTERS = 8 };
+
+/* What --lora names. */
+typedef struct adapter_list {
+    qp_adapter_use uses[LOAD_ADAPTERS];
+    size_t count;
+} adapter_list;
+
+qp_status load_adapters(adapter_list *out, const qp_model *model, const options *o, qp_error *err);
+void load_close_adapters(adapter_list *list);
+
 #endif

@@ -360,11 +360,12 @@ qp_status option_parse(options *out, const command_row *c, int argc, char **argv
 }
 
 void options_free(options *o) {
+    mem_free(o->lora.at);
     mem_free(o->stop.at);
     mem_free(o->ban.at);
     mem_free(o->ban_token.at);
     mem_free(o->logit_bias.at);
-    o->stop = o->ban = (option_texts){NULL, 0};
+    o->lora = o->stop = o->ban = (option_texts){NULL, 0};
     o->ban_token = (option_ids){NULL, 0};
     o->logit_bias = (option_biases){NULL, 0};
 }
@@ -380,6 +381,7 @@ static void *copy_list(const void *at, size_t count, size_t size, bool *failed) 
 qp_status options_copy(options *out, const options *from, qp_error *err) {
     bool failed = false;
     *out = *from;
+    out->lora.at = copy_list(from->lora.at, from->lora.count, sizeof *from->lora.at, &failed);
     out->stop.at = copy_list(from->stop.at, from->stop.count, sizeof *from->stop.at, &failed);
     out->ban.at = copy_list(from->ban.at, from->ban.count, sizeof *from->ban.at, &failed);
     out->ban_token.at = copy_list(from->ban_token.at, from->ban_token.count, sizeof *from->ban_token.at, &failed);

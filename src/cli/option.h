@@ -50,7 +50,8 @@ typedef struct option_serve {
 
 /* One field for each row; texts are borrowed from argv, the environment or the table. */
 typedef struct options {
-    const char *model, *shape, *format;
+    const char *model, *shape, *format, *architecture;
+    option_texts lora;
     const char *device, *cpu, *precision, *cache;
     int64_t threads, context;
     option_ints threads_list;

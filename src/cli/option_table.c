@@ -31,8 +31,7 @@ enum {
     { name, 0, kind, group, commands, offsetof(options, field), value, NULL, NULL, 0, highest, help }
 #define SAMPLER(name, field, lowest, highest, help)                                                                    \
     NUMBER(OPTION_REAL, name, 0, field, GROUP_SAMPLING, TALKING, lowest, highest, NULL, help)
-#define SAMPLER_INT(name, field, help)                                                                                 \
-    NUMBER(OPTION_INT, name, 0, field, GROUP_SAMPLING, TALKING, 0, MANY, NULL, help)
+#define SAMPLER_INT(name, field, help) NUMBER(OPTION_INT, name, 0, field, GROUP_SAMPLING, TALKING, 0, MANY, NULL, help)
 #define MANY 1073741824.0           /* tokens */
 #define SEEDS 9223372036854774784.0 /* the last double before 2^63 */
 
@@ -44,13 +43,17 @@ enum {
 #define SERVE_KIND_CHOICE OPTION_TEXT
 #define SERVE_KIND_LIST OPTION_TEXT
 #define SERVE(block, key, option, letter, kind, lowest, highest, choices, standard, value, help)                       \
-    {option, letter, SERVE_KIND_##kind, GROUP_SERVER, FOR_SERVE, offsetof(options, serve.key), value, NULL, NULL,      \
-     0,      0,      help},
+    {option, letter, SERVE_KIND_##kind, GROUP_SERVER, FOR_SERVE, offsetof(options, serve.key), value, NULL, NULL, 0,   \
+     0,      help},
 
 /* clang-format off */
 const option_row option_rows[] = {
     TEXT("model", 'm', model, GROUP_MODEL, WITH_MODEL, "PATH",
          "folder in Hugging Face layout (default: the demo model that came with quipu)"),
+    TEXT("architecture", 0, architecture, GROUP_MODEL, RUNNING, "NAME",
+         "read the folder as this architecture, whatever its config names"),
+    LIST(OPTION_TEXTS, "lora", lora, GROUP_MODEL, FOR_GENERATE | FOR_LOGITS, "PATH[:SCALE]", 0,
+         "apply the adapter of this PEFT folder, times SCALE (1); may be given several times"),
     TEXT("shape", 0, shape, GROUP_MODEL, FOR_BENCH, "NAME",
          "random weights of this shape instead of a model (tinyllama-1.1b, llama2-7b and others)"),
     CHOICE("format", format, GROUP_MODEL, FOR_BENCH, "bf16|f16|f32", "bf16", "format of the random weights"),
@@ -245,7 +248,7 @@ const option_rivals option_rival_rows[] = {
 const size_t option_rival_count = sizeof option_rival_rows / sizeof *option_rival_rows;
 
 const char *option_group_title(option_group group) {
-    static const char *const titles[GROUP_COUNT] = {"Model",    "Input",   "Output",  "Answer",
-                                                    "Sampling", "Measure", "Machine", "Server",   "General"};
+    static const char *const titles[GROUP_COUNT] = {"Model",   "Input",   "Output", "Answer", "Sampling",
+                                                    "Measure", "Machine", "Server", "General"};
     return titles[group];
 }

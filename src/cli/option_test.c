@@ -103,7 +103,7 @@ static const struct {
     {"generate", {"--temprature", "1"}, "unknown option '--temprature'; did you mean --temperature?"},
     {"generate", {"--temp=1"}, "did you mean --temperature?"},
     {"generate", {"--sede", "1"}, "did you mean --seed?"},
-    {"generate", {"--lora", "x"}, "unknown option '--lora'"},
+    {"tokenize", {"--lora", "x"}, "--lora"},
     {"generate", {"--mirostat-tau", "x"}, "--mirostat-tau: 'x' is not a number"},
     {"generate", {"--mirostat-eta", "-1"}, "allowed are 0 to"},
     {"generate", {"--dynatemp", "1,"}, "--dynatemp: '' is not a number"},
