@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "harness.h"
+#include "plain_grammar.h"
 
 enum { BYTE_IDS = 258, END_ID = 256, SPECIAL_ID = 257 };
 
@@ -339,80 +340,21 @@ static void long_texts_cost_no_more_than_short_ones(void **state) {
 
 /* ---- random grammars against a slow recogniser ---- */
 
-enum { RULES = 4, ALTERNATIVES = 3, SYMBOLS = 3, MOST_TEXT = 5 };
-typedef struct plain_grammar {
-    int n_alternatives[RULES];
-    int length[RULES][ALTERNATIVES];
-    int symbol[RULES][ALTERNATIVES][SYMBOLS]; /* rule, or RULES + word */
-} plain_grammar;
-static const char *const words[] = {"a", "b", "ab", "ba", "aab"};
-
-/* derives[rule][from][to], by a fixed point. */
-typedef struct table {
-    bool derives[RULES][MOST_TEXT + 1][MOST_TEXT + 1];
-} table;
-
-static bool row_derives(const plain_grammar *g, const table *d, const int *row, int n, const char *text, int from,
-                        int to) {
-    if (n == 0) return from == to;
-    for (int middle = from; middle <= to; middle++) {
-        const bool is_rule = row[0] < RULES;
-        const char *word = is_rule ? "" : words[row[0] - RULES];
-        const bool head = is_rule ? d->derives[row[0]][from][middle]
-                                  : (int)strlen(word) == middle - from && !memcmp(text + from, word, strlen(word));
-        if (head && row_derives(g, d, row + 1, n - 1, text, middle, to)) return true;
-    }
-    return false;
-}
-
-static bool slow_accepts(const plain_grammar *g, const char *text, int n) {
-    table d = {{{{false}}}};
-    for (bool changes = true; changes;) {
-        changes = false;
-        for (int rule = 0; rule < RULES; rule++)
-            for (int from = 0; from <= n; from++)
-                for (int to = from; to <= n; to++)
-                    for (int k = 0; k < g->n_alternatives[rule] && !d.derives[rule][from][to]; k++)
-                        if (row_derives(g, &d, g->symbol[rule][k], g->length[rule][k], text, from, to))
-                            changes = d.derives[rule][from][to] = true;
-    }
-    return d.derives[0][0][n];
-}
-
 static plain_grammar random_grammar(uint64_t seed) {
     plain_grammar g = {.n_alternatives = {0}};
     uint64_t count = 0;
-    for (int rule = 0; rule < RULES; rule++) {
+    for (int rule = 0; rule < PLAIN_RULES; rule++) {
         uint32_t r[4];
         rng_philox(11, seed, count++, r);
-        g.n_alternatives[rule] = 1 + (int)(r[0] % ALTERNATIVES);
+        g.n_alternatives[rule] = 1 + (int)(r[0] % PLAIN_ALTERNATIVES);
         for (int k = 0; k < g.n_alternatives[rule]; k++) {
             rng_philox(11, seed, count++, r);
-            g.length[rule][k] = (int)(r[0] % (SYMBOLS + 1));
-            for (int i = 0; i < SYMBOLS; i++) g.symbol[rule][k][i] = (int)(r[1 + i % 3] >> i) % (RULES + 5);
-            for (int i = 0; i < SYMBOLS; i++)
-                if (g.symbol[rule][k][i] < 0) g.symbol[rule][k][i] += RULES + 5;
+            g.length[rule][k] = (int)(r[0] % (PLAIN_SYMBOLS + 1));
+            for (int i = 0; i < PLAIN_SYMBOLS; i++) g.symbol[rule][k][i] = (int)(r[1 + i % 3] >> i) % (PLAIN_RULES + 5);
+            for (int i = 0; i < PLAIN_SYMBOLS; i++)
+                if (g.symbol[rule][k][i] < 0) g.symbol[rule][k][i] += PLAIN_RULES + 5;
         }
     }
-    return g;
-}
-
-static ir *write_grammar(const plain_grammar *plain, bool fuse) {
-    ir *g;
-    ir_sym rules[RULES];
-    assert_int_equal(ir_new(&g, NULL, NULL), QP_OK);
-    for (int rule = 0; rule < RULES; rule++) rules[rule] = ir_rule(g, NULL);
-    for (int rule = 0; rule < RULES; rule++)
-        for (int k = 0; k < plain->n_alternatives[rule]; k++) {
-            ir_sym row[SYMBOLS];
-            for (int i = 0; i < plain->length[rule][k]; i++) {
-                const int s = plain->symbol[rule][k][i];
-                row[i] = s < RULES ? rules[s] : ir_literal(g, span_of(words[s - RULES]));
-            }
-            ir_alternative(g, rules[rule], row, (size_t)plain->length[rule][k]);
-        }
-    ir_start(g, rules[0]);
-    ir_fuse(g, fuse);
     return g;
 }
 
@@ -421,17 +363,18 @@ static void random_grammars_agree_with_a_slow_recogniser(void **state) {
     int n_empty = 0, n_taken = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
         const plain_grammar plain = random_grammar(seed);
-        ir *source = write_grammar(&plain, seed % 2);
+        ir *source = plain_write(&plain, seed % 2);
+        assert_non_null(source);
         grammar *g;
         const bool has_words = grammar_from_ir(&g, t, source, NULL, NULL) == QP_OK;
         if (!has_words) ir_free(source);
         n_empty += !has_words;
         for (int number = 0; number < 63; number++) { /* all of up to 5 letters */
-            char text[MOST_TEXT];
+            char text[PLAIN_TEXT];
             int n = 0, rest = number, count = 1;
             for (; rest >= count; n++) rest -= count, count *= 2;
             for (int i = 0; i < n; i++) text[i] = "ab"[rest >> i & 1];
-            const bool wanted = slow_accepts(&plain, text, n);
+            const bool wanted = plain_accepts(&plain, text, n);
             n_taken += wanted;
             if ((has_words && accepts(g, text, (size_t)n)) != wanted)
                 fail_msg("grammar %d, text %.*s", (int)seed, n, text);
