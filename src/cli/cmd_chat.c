@@ -54,28 +54,6 @@ void chat_start_seeds(chat_state *c) {
 
 /* ---- messages ---- */
 
-/* A message that cannot be answered is said to be so, and everything goes on; only a lost output ends it. */
-static qp_status ask(chat_state *c, qp_error *err) {
-    qp_error why;
-    const qp_status status = chat_answer(c, &why);
-    if (status == QP_IO && ferror(stdout)) return err_set(err, QP_IO, 0, "%s", why.text);
-    if (status == QP_OK) {
-        if (c->shows_stats && !c->s->term.quiet) chat_print_speed(c);
-        return QP_OK;
-    }
-    c->totals.failures++;
-    chat_complain(c, &why);
-    if (!c->s->o->json) return QP_OK;
-    strbuf b = {0};
-    strbuf_text(&b, "{\"error\": ");
-    strbuf_json(&b, why.text, strlen(why.text));
-    strbuf_text(&b, "}\n");
-    if (!b.failed) fwrite(b.at, 1, b.bytes, stdout);
-    strbuf_free(&b);
-    fflush(stdout);
-    return QP_OK;
-}
-
 /* A line that begins with a slash is a command, with two it is a message that begins with one. */
 static qp_status obey(chat_state *c, const multiline *m, bool *asks, qp_error *err) {
     const char *text = m->text.at;
@@ -85,13 +63,33 @@ static qp_status obey(chat_state *c, const multiline *m, bool *asks, qp_error *e
     return chat_session_ask(&c->talk, text + is_escaped, m->text.bytes - is_escaped, err);
 }
 
+/* With --json every message has its line, also one that failed. */
+static void print_failure(const qp_error *why) {
+    strbuf b = {0};
+    strbuf_text(&b, "{\"error\": ");
+    strbuf_json(&b, why->text, strlen(why->text));
+    strbuf_text(&b, "}\n");
+    if (!b.failed) fwrite(b.at, 1, b.bytes, stdout);
+    strbuf_free(&b);
+    fflush(stdout);
+}
+
+/* What cannot be obeyed or answered is said to be so, and everything goes on; only a lost output ends it. */
 static qp_status take_message(chat_state *c, const multiline *m, qp_error *err) {
     qp_error why;
     bool asks = false;
     if (!m->text.bytes) return QP_OK;
-    if (obey(c, m, &asks, &why) == QP_OK) return asks ? ask(c, err) : QP_OK;
+    qp_status status = obey(c, m, &asks, &why);
+    const bool is_answering = status == QP_OK && asks;
+    if (is_answering) status = chat_answer(c, &why);
+    if (status == QP_OK) {
+        if (is_answering && c->shows_stats && !c->s->term.quiet) chat_print_speed(c);
+        return QP_OK;
+    }
+    if (ferror(stdout)) return err_set(err, QP_IO, 0, "standard output cannot be written");
     c->totals.failures++;
     chat_complain(c, &why);
+    if (asks && c->s->o->json) print_failure(&why);
     return QP_OK;
 }
 

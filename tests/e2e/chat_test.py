@@ -230,6 +230,12 @@ class Context(Chat):
         alone = self.answers(["Hello!", "Why?"], "--context", "256", *QUIET_ANSWERS)
         self.assertEqual([got[0]["ids"], got[2]["ids"]], [a["ids"] for a in alone])
 
+    def test_message_is_not_text(self):
+        status, out, said = run("chat", "-m", DEMO, "--json", *QUIET_ANSWERS, stdin=b"a\xff\nHello!\n")
+        kinds = ["error" in json.loads(x) for x in out.splitlines()]
+        self.assertEqual((status, kinds), (FAILED, [True, False]))
+        self.assertIn("the message is not UTF-8", said)
+
     def test_answer_reaches_the_end(self):
         out, said = self.chat(["Hello!", "Why?"], "--context", "256", "--greedy", "--ignore-eos")
         self.assertEqual(said.count("the context is full, the answer is cut off here"), 2)
