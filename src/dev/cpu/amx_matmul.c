@@ -18,10 +18,18 @@ enum {
     TILE_BYTES = 1024,
     AHEAD = 512, /* bytes that each streamed row is fetched in advance */
     /* More than SIDE rows: see amx_panel.inc. */
-    BLOCK = 256, /* of k, between two parkings: what 32 rows have of it stays in the first cache */
-    BLOCK_TILES = BLOCK / DEPTH,
-    PANEL = 256,     /* columns */
-    ROW_BLOCK = 512, /* rows whose sums are parked */
+    STRIP = 2 * SIDE,        /* columns */
+    CHUNK_TILES = 3,         /* of rows, with one strip */
+    SUMS = 2 * CHUNK_TILES,  /* [column tile][row tile] of a chunk */
+    TILE_SUMS = SIDE * SIDE, /* floats */
+    BLOCK_TILES = 64,        /* of k */
+    BLOCK_BYTES = 1 << 20,   /* of activations */
+    MOST_ROWS = 512,         /* of a block, where all of k is one */
+    MOST_PARKED = 256,       /* else */
+    CHUNKS = (MOST_PARKED / SIDE + CHUNK_TILES - 1) / CHUNK_TILES,
+    PANEL = 1024, /* columns whose sums are parked */
+    LEAST_PANEL = 128,
+    STREAMED_BYTES = 1 << 20, /* of results: they would not stay in the second cache anyhow */
 };
 
 typedef struct tile_config {
@@ -31,7 +39,7 @@ typedef struct tile_config {
 } tile_config;
 _Static_assert(sizeof(tile_config) == 64, "as the processor reads it");
 
-/* Tiles 0-3 hold sums, 4-5 weights, 6-7 activations of n_rows rows. */
+/* More rows: tiles 0-5 hold sums, 6 weights, 7 activations. Up to 16: 0 sums, 4 weights, 6 activations of n_rows. */
 static void configure(int n_rows) {
     tile_config config = {.palette = 1};
     for (int i = 0; i < 8; i++) {
@@ -51,8 +59,9 @@ static int64_t tiles_of_k(int64_t n_in) { return (n_in + DEPTH - 1) / DEPTH; }
 /* ---- weights ---- */
 
 typedef struct scratch {
-    _Alignas(64) uint8_t panel[2][PANEL / SIDE * BLOCK_TILES * TILE_BYTES]; /* this block of k, and the next */
-    _Alignas(64) float parked[ROW_BLOCK * PANEL];
+    _Alignas(64) uint8_t kept[STRIP / SIDE * BLOCK_TILES * TILE_BYTES]; /* [column tile][tile of k] */
+    float sums[SUMS * TILE_SUMS];                                       /* of a chunk, on their way to the output */
+    float parked[PANEL / STRIP][CHUNKS][SUMS * TILE_SUMS];
 } scratch;
 
 static size_t scratch_bytes(int64_t n_in) { return sizeof(scratch); }
@@ -75,6 +84,12 @@ static void copy_tile(uint8_t *to, const cpu_matmul_block *b, int64_t column, in
 
 /* ---- sums: a tile is [column][row], the output wants [row][column] ---- */
 
+/* Whether results go past the caches: whole lines that are not in them, and more than stay there. */
+static bool streams_out(const cpu_matmul_block *b, const float *out) {
+    const size_t bytes = (size_t)b->n_packed * (size_t)b->w->n_out * sizeof(float);
+    return !b->add && bytes > STREAMED_BYTES && ((uintptr_t)out | (uintptr_t)b->out_stride * 4) % 64 == 0;
+}
+
 /* Adds bias and residual to a stored tile of sums [16 columns][row_stride] and writes its rows. */
 static void put_tile(const cpu_matmul_block *b, const float *sums, int row_stride, int64_t row, int64_t column) {
     const int64_t n_columns = least(SIDE, b->column + b->n_columns - column);
@@ -84,11 +99,15 @@ static void put_tile(const cpu_matmul_block *b, const float *sums, int row_strid
     for (int i = 0; i < SIDE; i++) m[i] = _mm512_maskz_loadu_ps(rows, sums + i * row_stride);
     transpose(m);
     const __m512 bias = b->bias ? _mm512_maskz_loadu_ps(lanes, b->bias + column) : _mm512_setzero_ps();
+    const bool streams = n_columns == SIDE && streams_out(b, b->out + column);
     for (int64_t r = 0; r < n_rows; r++) {
         float *out = b->out + (row + r) * b->out_stride + column;
         __m512 sum = b->bias ? _mm512_add_ps(m[r], bias) : m[r];
         if (b->add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), sum);
-        _mm512_mask_storeu_ps(out, lanes, sum);
+        if (streams)
+            _mm512_stream_ps(out, sum);
+        else
+            _mm512_mask_storeu_ps(out, lanes, sum);
     }
 }
 
@@ -115,13 +134,13 @@ static void stream_columns(const cpu_matmul_block *b, int64_t column) {
             fetch(w, row_bytes, (size_t)t * 2 * DEPTH);
             _tile_loadd(4, w + t * 2 * DEPTH, row_bytes);
         } else {
-            copy_tile(s->panel[0], b, column, t * DEPTH);
-            _tile_loadd(4, s->panel[0], 2 * DEPTH);
+            copy_tile(s->kept, b, column, t * DEPTH);
+            _tile_loadd(4, s->kept, 2 * DEPTH);
         }
         _tile_dpbf16ps(0, 4, 6);
     }
-    _tile_stored(0, s->parked, x_stride);
-    put_tile(b, s->parked, b->n_packed, 0, column);
+    _tile_stored(0, s->sums, x_stride);
+    put_tile(b, s->sums, b->n_packed, 0, column);
 }
 
 #include "amx_panel.inc"
@@ -140,6 +159,8 @@ static const cpu_matmul_kernel kernel = {
     .stream_step = SIDE,
     .row_step = 4 * SIDE,
     .panel = PANEL,
+    .least_panel = LEAST_PANEL,
+    .free_rows = MOST_PARKED,
     .packed_bytes = packed_bytes,
     .pack = pack,
     .scratch_bytes = scratch_bytes,

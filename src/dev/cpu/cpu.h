@@ -36,6 +36,10 @@ typedef struct cpu_matmul_kernel {
     int64_t stream_step; /* columns that are read together then */
     int row_step;        /* more rows are cut into multiples of this */
     int64_t panel;       /* columns of a task then */
+    /* For more tasks: fewer rows while there are more than free_rows, then fewer columns down to least_panel, then
+     * fewer rows again; 0: rows alone. */
+    int free_rows;
+    int64_t least_panel;
     size_t (*packed_bytes)(int n_rows, int64_t n_in); /* SIZE_MAX where it overflows */
     /* Puts rows [begin, end) of x into the order and precision that `run` reads; begin is a multiple of
      * CPU_PACK_ROWS, and so is end unless it is n_rows. */

@@ -82,16 +82,24 @@ static void cut_stream(cut *c, const plan *p, int64_t piece_bytes) {
     c->row_cuts = 1;
 }
 
-/* Halves the rows of a task until every thread finds a few of them. */
+/* Halves the rows of a task, or its columns, until every thread finds a few tasks. */
 static void cut_panels(cut *c, const plan *p, int64_t all_panels) {
-    const int step = c->kernel->row_step;
-    c->n_columns = c->kernel->panel;
+    const cpu_matmul_kernel *k = c->kernel;
+    const int rows = p->args->n_rows, threads = p->device->head.threads, step = k->row_step;
+    const int64_t wanted = threads > 1 ? (int64_t)threads * PANELS_PER_THREAD : 1;
+    c->n_columns = k->panel;
+    c->n_rows = (int)round_up(rows, step);
+    for (;;) {
+        const int64_t tasks = all_panels * (k->panel / c->n_columns) * divide_up(rows, c->n_rows);
+        const bool narrow = k->least_panel && c->n_columns > k->least_panel && c->n_rows <= k->free_rows;
+        if (tasks >= wanted || (!narrow && c->n_rows <= step)) break;
+        if (narrow)
+            c->n_columns /= 2;
+        else
+            c->n_rows = (int)round_up(c->n_rows / 2, step);
+    }
     c->column_cuts = divide_up(c->part->w->n_out, c->n_columns);
-    c->n_rows = (int)round_up(p->args->n_rows, step);
-    const int64_t wanted = p->device->head.threads > 1 ? (int64_t)p->device->head.threads * PANELS_PER_THREAD : 1;
-    while (c->n_rows > step && all_panels * divide_up(p->args->n_rows, c->n_rows) < wanted)
-        c->n_rows = (int)round_up(c->n_rows / 2, step);
-    c->row_cuts = (int)divide_up(p->args->n_rows, c->n_rows);
+    c->row_cuts = (int)divide_up(rows, c->n_rows);
 }
 
 static void make_cuts(plan *p) {
