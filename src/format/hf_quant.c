@@ -23,6 +23,9 @@ static const struct {
     {"intel/auto-round", HF_QUANT_GPTQ},
     {"autoround", HF_QUANT_GPTQ},
     {"awq", HF_QUANT_AWQ},
+    {"fp8", HF_QUANT_FP8},
+    {"fbgemm_fp8", HF_QUANT_FP8},
+    {"compressed-tensors", HF_QUANT_COMPRESSED},
 };
 
 static bool is_one_of(const char *text, const char *const *list) {
@@ -45,7 +48,7 @@ static qp_status read_method(hf_quant *out, const json_t *settings, const char *
     if (!name) return QP_OK;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (!strcasecmp(methods[i].name, name)) return out->method = methods[i].method, QP_OK;
-    return unsupported(where, "quant_method", name, "exl2, gptq, awq, auto-round", err);
+    return unsupported(where, "quant_method", name, "exl2, gptq, awq, auto-round, fp8, compressed-tensors", err);
 }
 
 /* AutoRound says "auto_round:auto_gptq", "auto_round:auto_awq". */
@@ -94,9 +97,37 @@ static qp_status read_numbers(hf_quant *out, const json_t *settings, const char 
     return QP_OK;
 }
 
+/* "weight_block_size": [128, 128]. */
+static qp_status read_block(hf_quant *out, const json_t *settings, const char *where, qp_error *err) {
+    json_t *block;
+    ERR_TRY(json_get_array(settings, "weight_block_size", &block, where, err));
+    if (!block) return QP_OK;
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *side = json_array_get(block, i);
+        if (json_array_size(block) != 2 || !json_is_integer(side) || json_integer_value(side) < 1 ||
+            json_integer_value(side) > 1 << 20)
+            return err_set(err, QP_BAD_FORMAT, 0, "%s: \"weight_block_size\" is no pair of numbers from 1 to 2^20",
+                           where);
+        out->block[i] = (int)json_integer_value(side);
+    }
+    return QP_OK;
+}
+
+/* Only layouts of weights matter; that activations were rounded too in training does not. */
+static qp_status read_compressed(const json_t *settings, const char *where, qp_error *err) {
+    static const char *const known[] = {"float-quantized", "naive-quantized", "int-quantized",
+                                        "pack-quantized",  "dense",           NULL};
+    const char *format = "dense";
+    ERR_TRY(json_get_text(settings, "format", &format, where, err));
+    if (is_one_of(format, known)) return QP_OK;
+    return unsupported(where, "format", format, "float-quantized, int-quantized, pack-quantized", err);
+}
+
 static qp_status read_settings(hf_quant *out, const json_t *settings, const char *where, qp_error *err) {
     ERR_TRY(read_method(out, settings, where, err));
     if (out->method == HF_QUANT_EXL2) return QP_OK; /* its bits are an average; the tensors say all */
+    if (out->method == HF_QUANT_FP8) return read_block(out, settings, where, err);
+    if (out->method == HF_QUANT_COMPRESSED) return read_compressed(settings, where, err);
     ERR_TRY(read_packing(out, settings, where, err));
     ERR_TRY(read_numbers(out, settings, where, err));
     return out->method == HF_QUANT_AWQ ? read_awq(out, settings, where, err) : read_gptq(out, settings, where, err);

@@ -9,7 +9,9 @@
     X(NONE, "none")                                                                                                    \
     X(EXL2, "exl2")                                                                                                    \
     X(GPTQ, "gptq")                                                                                                    \
-    X(AWQ, "awq")
+    X(AWQ, "awq")                                                                                                      \
+    X(FP8, "fp8")                                                                                                      \
+    X(COMPRESSED, "compressed-tensors")
 
 typedef enum hf_quant_method {
 #define X(id, name) HF_QUANT_##id,
@@ -24,10 +26,11 @@ typedef struct hf_quant {
     int group;      /* inputs; 0: not given, -1: all */
     bool is_second; /* GPTQ: zeros are stored as they are ("gptq_v2") */
     bool is_gemv;   /* AWQ's other layout */
+    int block[2];   /* FP8: outputs and inputs of a block; 0: not given */
 } hf_quant;
 
-/* "quantization_config" of the config, else quantize_config.json or quant_config.json beside it. What this engine cannot
- * read is QP_UNSUPPORTED and says so. */
+/* "quantization_config" of the config, else quantize_config.json or quant_config.json beside it. What this engine
+ * cannot read is QP_UNSUPPORTED and says so. */
 qp_status hf_quant_read(hf_quant *out, const hfconfig *c, qp_error *err);
 
 #endif

@@ -1,7 +1,8 @@
 /* quantised.c — tensors of one quantised matrix -> quant_matrix.
  *
  * Called by what fetches weights out of a checkpoint, where a plain tensor is missing. What marks a format are names:
- * X.q_weight is EXL2, X.qweight GPTQ or AWQ, X.weight with a block format GGUF. Types and shapes are compared here with
+ * X.q_weight is EXL2, X.qweight GPTQ or AWQ, X.weight with a block format GGUF, with 8 bits and X.weight_scale FP8 or
+ * compressed-tensors, X.weight_packed the latter. Types and shapes are compared here with
  * the sizes that the architecture needs; what the parts must hold inside is checked by quant_open. */
 #include "quantised.h"
 #include <stdio.h>
@@ -22,16 +23,30 @@ static const ckpt_tensor *part_of(const checkpoint *c, const char *base, const c
     return checkpoint_find(c, name);
 }
 
+/* The format of codes that lie in X.weight itself; NULL: none. */
+static const quant_type *coded_type(dtype stored) {
+    static const struct {
+        dtype stored;
+        quant_id meaning;
+    } types[] = {{DTYPE_F8_E4M3, QUANT_FP8_E4M3}, {DTYPE_F8_E5M2, QUANT_FP8_E5M2}, {DTYPE_I8, QUANT_INT}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].stored == stored) return quant_type_of(types[i].meaning);
+    return NULL;
+}
+
 bool quantised_has(const checkpoint *c, const char *name) {
     char base[CKPT_MAX_NAME];
     const ckpt_tensor *plain = checkpoint_find(c, name);
-    if (plain) return plain->format != NULL;
-    return base_of(base, name) && (part_of(c, base, "q_weight") || part_of(c, base, "qweight"));
+    if (plain) return plain->format || coded_type(plain->type);
+    return base_of(base, name) &&
+           (part_of(c, base, "q_weight") || part_of(c, base, "qweight") || part_of(c, base, "weight_packed"));
 }
 
 void quantised_plain_name(char *out, size_t capacity, const char *stored) {
-    static const char *const parts[] = {"q_weight", "q_scale", "q_scale_max", "q_groups", "q_invperm",
-                                        "q_perm",   "qweight", "qzeros",      "scales",   "g_idx"};
+    static const char *const parts[] = {"q_weight",         "q_scale",      "q_scale_max",   "q_groups",
+                                        "q_invperm",        "q_perm",       "qweight",       "qzeros",
+                                        "scales",           "g_idx",        "weight_packed", "weight_scale",
+                                        "weight_scale_inv", "weight_shape", "input_scale"};
     const char *dot = strrchr(stored, '.');
     for (size_t i = 0; dot && i < sizeof parts / sizeof *parts; i++)
         if (!strcmp(dot + 1, parts[i])) {
@@ -152,6 +167,58 @@ static qp_status fetch_awq(quant_matrix *m, const checkpoint *c, const hf_quant 
     return QP_OK;
 }
 
+/* ---- codes with a grid of scales ---- */
+
+/* Weights along one side that share a scale, of which there are `n`: one for all, one for each, else `said`. */
+static int side_of_block(int64_t all, int64_t n, int said) {
+    if (n == 1) return (int)all;
+    if (said > 0 && (all + said - 1) / said == n) return said;
+    return n > 0 && all % n == 0 ? (int)(all / n) : 0;
+}
+
+static qp_status take_scales(quant_matrix *m, const checkpoint *c, const hf_quant *settings, const char *base,
+                             qp_error *err) {
+    const ckpt_tensor *t = part_of(c, base, "weight_scale_inv");
+    if (!t) t = part_of(c, base, "weight_scale");
+    if (!t) return err_set(err, QP_BAD_FORMAT, 0, "%s.weight_scale: the checkpoint has no such tensor", base);
+    if (part_of(c, base, "weight_zero_point") || part_of(c, base, "weight_g_idx"))
+        return err_set(err, QP_UNSUPPORTED, 0, "%s: compressed weights with zeros or an order of inputs", base);
+    m->scale_type = QUANT_COUNT;
+    for (size_t i = 0; i < sizeof scale_types / sizeof *scale_types; i++)
+        if (scale_types[i].stored == t->type) m->scale_type = scale_types[i].meaning;
+    if (m->scale_type == QUANT_COUNT || t->rank > 2)
+        return err_set(err, QP_UNSUPPORTED, 0,
+                       "%s: elements of type %s in %d dimensions, allowed are F16, BF16, F32 in 2", t->name,
+                       dtype_name(t->type), t->rank);
+    m->row_group =
+        side_of_block(m->n_out, t->rank > 0 ? t->shape[0] : 1, settings->block[0] ? settings->block[0] : 128);
+    m->group = side_of_block(m->n_in, t->rank > 1 ? t->shape[1] : 1, settings->block[1] ? settings->block[1] : 128);
+    m->parts[1] = t->data;
+    m->part_bytes[1] = t->bytes;
+    return QP_OK;
+}
+
+static qp_status fetch_coded(quant_matrix *m, const checkpoint *c, const hf_quant *settings, const ckpt_tensor *t,
+                             const char *base, qp_error *err) {
+    if (t->rank != 2 || t->shape[0] != m->n_out || t->shape[1] != m->n_in)
+        return err_set(err, QP_BAD_FORMAT, 0, "%s: rank %d, [%lld, %lld], expected [%lld, %lld]", t->name, t->rank,
+                       (long long)t->shape[0], (long long)t->shape[1], (long long)m->n_out, (long long)m->n_in);
+    m->type = coded_type(t->type);
+    m->bits = 8;
+    m->parts[0] = t->data;
+    m->part_bytes[0] = t->bytes;
+    return take_scales(m, c, settings, base, err);
+}
+
+static qp_status fetch_packed(quant_matrix *m, const checkpoint *c, const hf_quant *settings, const char *base,
+                              qp_error *err) {
+    const part codes = {"weight_packed", 2, m->n_out, m->n_in / 8, false}; /* eight of 4 bits in a word */
+    m->type = quant_type_of(QUANT_INT);
+    m->bits = 4;
+    ERR_TRY(take_part(m, 0, c, base, &codes, DTYPE_I32, err));
+    return take_scales(m, c, settings, base, err);
+}
+
 /* ---- GGUF ---- */
 
 static qp_status fetch_blocks(quant_matrix *m, const ckpt_tensor *t, qp_error *err) {
@@ -173,9 +240,11 @@ static qp_status fetch_by_name(quant_matrix *m, const checkpoint *c, const hf_qu
     const ckpt_tensor *plain = checkpoint_find(c, name);
     if (plain) {
         checkpoint_will_need(c, plain);
-        return fetch_blocks(m, plain, err);
+        if (plain->format) return fetch_blocks(m, plain, err);
     }
     if (!base_of(base, name)) return err_set(err, QP_INTERNAL, 0, "%s: no name of a weight", name);
+    if (plain) return fetch_coded(m, c, settings, plain, base, err);
+    if (part_of(c, base, "weight_packed")) return fetch_packed(m, c, settings, base, err);
     if (part_of(c, base, "q_weight")) return fetch_exl2(m, c, base, err);
     return settings->method == HF_QUANT_AWQ ? fetch_awq(m, c, settings, base, err)
                                             : fetch_gptq(m, c, settings, base, err);

@@ -3,6 +3,7 @@
 #include "exl2.h"
 #include "fp.h"
 #include "gptq.h"
+#include "scaled.h"
 #include "base/mem.h"
 
 static const quant_type *const table[QUANT_COUNT] = {[QUANT_F32] = &quant_f32,
@@ -12,6 +13,9 @@ static const quant_type *const table[QUANT_COUNT] = {[QUANT_F32] = &quant_f32,
                                                      [QUANT_GPTQ] = &quant_gptq,
                                                      [QUANT_AWQ] = &quant_awq,
                                                      [QUANT_AWQ_GEMV] = &quant_awq_gemv,
+                                                     [QUANT_FP8_E4M3] = &quant_fp8_e4m3,
+                                                     [QUANT_FP8_E5M2] = &quant_fp8_e5m2,
+                                                     [QUANT_INT] = &quant_int,
 #define X(id, format, name, n, size) [QUANT_##id] = &quant_##format,
                                                      BLOCK_FORMATS(X)
 #undef X

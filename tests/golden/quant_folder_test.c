@@ -147,6 +147,58 @@ static void make_matrix(matrix *m, const kind *k, const ckpt_tensor *t) {
     mem_free(row);
 }
 
+/* ---- codes with a grid of scales ---- */
+
+typedef struct coded {
+    const char *name, *settings, *scale_name;
+    dtype type;
+    int row_group, group; /* 0: all */
+} coded;
+
+static const coded coded_kinds[] = {
+    {"fp8-block", "{\"quant_method\":\"fp8\",\"weight_block_size\":[32,16]}", "weight_scale_inv", DTYPE_F8_E4M3, 32,
+     16},
+    {"fp8-channel", "{\"quant_method\":\"compressed-tensors\",\"format\":\"float-quantized\"}", "weight_scale",
+     DTYPE_F8_E4M3, 1, 0},
+    {"fp8-tensor", "{\"quant_method\":\"fp8\"}", "weight_scale", DTYPE_F8_E5M2, 0, 0},
+    {"int8", "{\"quant_method\":\"compressed-tensors\",\"format\":\"int-quantized\"}", "weight_scale", DTYPE_I8, 1, 0},
+    {"packed", "{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\"}", "weight_scale", DTYPE_I32, 1,
+     32},
+};
+
+/* The same numbers for all: codes by formula, what they stand for through the format's own unpack (scaled_test.c). */
+static void make_coded(matrix *m, const coded *k, const ckpt_tensor *t) {
+    *m = (matrix){.n_out = t->shape[0], .n_in = t->shape[1]};
+    const int rows = k->row_group ? k->row_group : (int)m->n_out, cols = k->group ? k->group : (int)m->n_in;
+    const size_t n = (size_t)(m->n_out * m->n_in);
+    m->scale_shape[0] = (m->n_out + rows - 1) / rows;
+    m->scale_shape[1] = (m->n_in + cols - 1) / cols;
+    const size_t n_scales = (size_t)(m->scale_shape[0] * m->scale_shape[1]);
+    const bool is_packed = k->type == DTYPE_I32;
+    m->weight_shape[0] = m->n_out;
+    m->weight_shape[1] = is_packed ? m->n_in / 8 : m->n_in;
+    m->weight = mem_zarray(n, 1);
+    m->scales = mem_zarray(n_scales, 2);
+    m->plain = mem_zarray(n, sizeof *m->plain);
+    uint8_t *codes = (uint8_t *)m->weight;
+    for (size_t i = 0; i < n; i++) codes[i] = (uint8_t)(i * 73 % 255 & 0xB7); /* no NaN, no infinity */
+    for (size_t i = 0; i < n_scales; i++)
+        m->scales[i] = quant_f32_to_bf16((k->type == DTYPE_I8 ? 0.002f : 0.01f) * (float)(1 + i % 5));
+    const quant_id id = k->type == DTYPE_F8_E4M3   ? QUANT_FP8_E4M3
+                        : k->type == DTYPE_F8_E5M2 ? QUANT_FP8_E5M2
+                                                   : QUANT_INT;
+    const quant_matrix q = {.type = quant_type_of(id),
+                            .n_out = m->n_out,
+                            .n_in = m->n_in,
+                            .bits = is_packed ? 4 : 8,
+                            .group = cols,
+                            .row_group = rows,
+                            .scale_type = QUANT_BF16,
+                            .parts = {m->weight, m->scales},
+                            .part_bytes = {is_packed ? n / 2 : n, 2 * n_scales}};
+    for (int64_t out = 0; out < m->n_out; out++) q.type->unpack_row(m->plain + out * m->n_in, &q, out);
+}
+
 /* ---- folders ---- */
 
 typedef struct writing {
@@ -175,6 +227,15 @@ static void add_matrix(writing *quantised, writing *plain, const kind *k, matrix
     add(plain, base, "weight", DTYPE_F32, 2, t->shape, m->plain);
 }
 
+static void add_coded(writing *quantised, writing *plain, const coded *k, matrix *m, const ckpt_tensor *t) {
+    char base[256];
+    snprintf(base, sizeof base, "%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
+    const bool is_packed = k->type == DTYPE_I32, is_single = !k->row_group;
+    add(quantised, base, is_packed ? "weight_packed" : "weight", k->type, 2, m->weight_shape, m->weight);
+    add(quantised, base, k->scale_name, DTYPE_BF16, is_single ? 0 : 2, m->scale_shape, m->scales);
+    add(plain, base, "weight", DTYPE_F32, 2, t->shape, m->plain);
+}
+
 static void write_folder(const char *folder, const writing *w, const char *settings, const char *file) {
     char path[256], *config;
     size_t bytes;
@@ -192,7 +253,7 @@ static void write_folder(const char *folder, const writing *w, const char *setti
     mem_free(config);
 }
 
-static void make_folders(const char *quantised, const char *plain, const kind *k) {
+static void make_folders(const char *quantised, const char *plain, const kind *k, const coded *codes) {
     checkpoint *c;
     static matrix matrices[MOST];
     writing q = {.n = 0}, p = {.n = 0};
@@ -200,7 +261,12 @@ static void make_folders(const char *quantised, const char *plain, const kind *k
     assert_int_equal(checkpoint_open(&c, SOURCE, NULL), QP_OK);
     for (size_t i = 0; i < checkpoint_count(c); i++) {
         const ckpt_tensor *t = checkpoint_at(c, i);
-        if (is_projection(t->name) && t->shape[1] % GROUP == 0 && t->shape[0] * k->bits % 32 == 0) {
+        if (codes && is_projection(t->name) && t->shape[1] % GROUP == 0) {
+            make_coded(&matrices[n], codes, t);
+            add_coded(&q, &p, codes, &matrices[n++], t);
+            continue;
+        }
+        if (!codes && is_projection(t->name) && t->shape[1] % GROUP == 0 && t->shape[0] * k->bits % 32 == 0) {
             make_matrix(&matrices[n], k, t);
             add_matrix(&q, &p, k, &matrices[n++], t);
             continue;
@@ -209,7 +275,7 @@ static void make_folders(const char *quantised, const char *plain, const kind *k
         p.items[p.n++] = (safetensors_item){t->name, t->type, t->rank, t->shape, t->data};
     }
     assert_true(n > 4);
-    write_folder(quantised, &q, k->settings, k->file);
+    write_folder(quantised, &q, codes ? codes->settings : k->settings, codes ? NULL : k->file);
     write_folder(plain, &p, NULL, NULL);
     for (size_t i = 0; i < n; i++) {
         mem_free(matrices[i].plain);
@@ -265,7 +331,15 @@ static void folders_equal_plain_ones(void **state) {
         char quantised[128], plain[128];
         snprintf(quantised, sizeof quantised, "%s/%s", folder, kinds[i].name);
         snprintf(plain, sizeof plain, "%s/%s-plain", folder, kinds[i].name);
-        make_folders(quantised, plain, &kinds[i]);
+        make_folders(quantised, plain, &kinds[i], NULL);
+        for (int l = 0; dev_cpu_level(l); l++)
+            if (dev_cpu_level_available(dev_cpu_level(l))) compare(quantised, plain, dev_cpu_level(l));
+    }
+    for (size_t i = 0; i < HARNESS_COUNT(coded_kinds); i++) {
+        char quantised[128], plain[128];
+        snprintf(quantised, sizeof quantised, "%s/%s", folder, coded_kinds[i].name);
+        snprintf(plain, sizeof plain, "%s/%s-plain", folder, coded_kinds[i].name);
+        make_folders(quantised, plain, NULL, &coded_kinds[i]);
         for (int l = 0; dev_cpu_level(l); l++)
             if (dev_cpu_level_available(dev_cpu_level(l))) compare(quantised, plain, dev_cpu_level(l));
     }
@@ -299,7 +373,7 @@ static void refuses_settings(void **state) {
         qp_model *m;
         qp_error err = {0};
         k.settings = bad_settings[i].settings;
-        make_folders(quantised, plain, &k);
+        make_folders(quantised, plain, &k, NULL);
         const qp_status status = qp_model_open(&m, quantised, NULL, &err);
         if (status == QP_OK || !strstr(err.text, bad_settings[i].says))
             fail_msg("%s: %d \"%s\", expected \"%s\"", k.settings, status, err.text, bad_settings[i].says);

@@ -1,0 +1,126 @@
+/* scaled.c — codes row by row and a grid of scales: FP8 (per tensor, per channel, in blocks of 128 x 128) and whole
+ * numbers as compressed-tensors stores them (8 bits with sign, or 4 packed into words).
+ *
+ * Parts: codes [n_out, n_in], scales [n_out / row_group, n_in / group] rounded up. A weight is code times scale. FP8
+ * codes are floats of 8 bits: e4m3 has no infinities and its NaN is 0x7F; e5m2 is a float16 cut short. The tricky
+ * thing: whole numbers have a description for kernels, but only while the scales of a row fit float16. */
+#include "scaled.h"
+#include "bits.h"
+#include <math.h>
+
+enum { CODES, SCALES };
+
+static int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+static float float_at(const void *at, size_t i) {
+    float value;
+    memcpy(&value, (const uint8_t *)at + 4 * i, 4);
+    return value;
+}
+
+static float scale_at(const quant_matrix *m, int64_t row, int64_t k) {
+    const size_t i = (size_t)(row / m->row_group * divide_up(m->n_in, m->group) + k / m->group);
+    if (m->scale_type == QUANT_F32) return float_at(m->parts[SCALES], i);
+    const uint16_t half = bits_u16(m->parts[SCALES], i);
+    return m->scale_type == QUANT_F16 ? quant_f16_to_f32(half) : quant_bf16_to_f32(half);
+}
+
+/* ---- codes ---- */
+
+static float e4m3(uint8_t code) {
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    const float size = exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
+    if ((code & 0x7F) == 0x7F) return NAN;
+    return code & 0x80 ? -size : size;
+}
+
+static float e5m2(uint8_t code) { return quant_f16_to_f32((uint16_t)(code << 8)); }
+
+static void unpack_e4m3(float *out, const quant_matrix *m, int64_t row) {
+    const uint8_t *codes = (const uint8_t *)m->parts[CODES] + row * m->n_in;
+    for (int64_t k = 0; k < m->n_in; k++) out[k] = e4m3(codes[k]) * scale_at(m, row, k);
+}
+
+static void unpack_e5m2(float *out, const quant_matrix *m, int64_t row) {
+    const uint8_t *codes = (const uint8_t *)m->parts[CODES] + row * m->n_in;
+    for (int64_t k = 0; k < m->n_in; k++) out[k] = e5m2(codes[k]) * scale_at(m, row, k);
+}
+
+/* Without sign, half of the range off. */
+static uint8_t whole(const quant_matrix *m, int64_t row, int64_t k) {
+    if (m->bits == 8) return ((const uint8_t *)m->parts[CODES])[row * m->n_in + k] ^ 0x80;
+    return (uint8_t)bits_code(m->parts[CODES], (size_t)(row * (m->n_in / 8)), 1, (size_t)k, 4);
+}
+
+static void unpack_int(float *out, const quant_matrix *m, int64_t row) {
+    const int zero = 1 << (m->bits - 1);
+    for (int64_t k = 0; k < m->n_in; k++) out[k] = (float)(whole(m, row, k) - zero) * scale_at(m, row, k);
+}
+
+/* ---- checking ---- */
+
+static qp_status check(quant_matrix *m, const char *name, qp_error *err) {
+    const size_t each = m->scale_type == QUANT_F32 ? 4 : 2;
+    if (m->group < 1 || m->row_group < 1 || m->bits < 1 || m->n_in * m->bits % 32)
+        return err_set(err, QP_BAD_FORMAT, 0, "%s: %lld inputs of %d bits, a scale for %d x %d weights", name,
+                       (long long)m->n_in, m->bits, m->row_group, m->group);
+    const size_t codes = (size_t)m->n_out * (size_t)(m->n_in * m->bits / 8);
+    const size_t scales = (size_t)(divide_up(m->n_out, m->row_group) * divide_up(m->n_in, m->group)) * each;
+    if (m->part_bytes[CODES] == codes && m->part_bytes[SCALES] == scales) return QP_OK;
+    return err_set(err, QP_BAD_FORMAT, 0, "%s: %zu bytes of weights and %zu of scales, expected %zu and %zu", name,
+                   m->part_bytes[CODES], m->part_bytes[SCALES], codes, scales);
+}
+
+static qp_status check_fp8(quant_matrix *m, const char *name, qp_error *err) {
+    m->bits = 8;
+    return check(m, name, err);
+}
+
+static qp_status check_int(quant_matrix *m, const char *name, qp_error *err) {
+    if (m->bits == 4 || m->bits == 8) return check(m, name, err);
+    return err_set(err, QP_UNSUPPORTED, 0, "%s: whole numbers of %d bits, allowed are 4 and 8", name, m->bits);
+}
+
+/* ---- as whole numbers ---- */
+
+/* Scales of float32 and bfloat16 can be too small or too large for a float16. */
+static bool scales_fit(const quant_matrix *m) {
+    for (int64_t row = 0; row < m->n_out; row += m->row_group)
+        for (int64_t k = 0; k < m->n_in; k += m->group) {
+            const float size = fabsf(scale_at(m, row, k));
+            if (size != 0 && !(size >= 0x1p-14f && size < 65504)) return false;
+        }
+    return true;
+}
+
+static bool run(quant_run *out, const quant_matrix *m, int64_t k) {
+    *out = (quant_run){.begin = k,
+                       .end = m->n_in,
+                       .bits = m->bits,
+                       .group = m->group,
+                       .scales = QUANT_SCALES_PLAIN,
+                       .zero = 1 << (m->bits - 1),
+                       .unit = 1};
+    return m->n_in % m->group == 0 && m->group % QUANT_TILE_DEPTH == 0 && scales_fit(m);
+}
+
+static void tile(quant_tile *out, const quant_matrix *m, const quant_run *r, int64_t row, int64_t k) {
+    const int64_t left = m->n_out - row, n = left < QUANT_TILE_ROWS ? left : QUANT_TILE_ROWS;
+    if (n < QUANT_TILE_ROWS) memset(out, 0, sizeof *out);
+    for (int64_t c = 0; c < n; c++) {
+        for (int64_t i = 0; i < QUANT_TILE_DEPTH; i++) out->code[c][i] = whole(m, row + c, k + i);
+        out->d[0][c] = quant_f32_to_f16(scale_at(m, row + c, k));
+    }
+}
+
+const quant_type quant_fp8_e4m3 = {
+    .id = QUANT_FP8_E4M3, .name = "fp8_e4m3", .bits_per_weight = 8, .unpack_row = unpack_e4m3, .check = check_fp8};
+const quant_type quant_fp8_e5m2 = {
+    .id = QUANT_FP8_E5M2, .name = "fp8_e5m2", .bits_per_weight = 8, .unpack_row = unpack_e5m2, .check = check_fp8};
+const quant_type quant_int = {.id = QUANT_INT,
+                              .name = "int",
+                              .bits_per_weight = 4.125,
+                              .unpack_row = unpack_int,
+                              .check = check_int,
+                              .run = run,
+                              .tile = tile};

@@ -1,0 +1,9 @@
+/* scaled.h — rows of quant_table.c for codes row by row with a grid of scales beside them. */
+#ifndef QUANT_SCALED_H
+#define QUANT_SCALED_H
+
+#include "quant.h"
+
+extern const quant_type quant_fp8_e4m3, quant_fp8_e5m2, quant_int;
+
+#endif
