@@ -75,6 +75,21 @@ static size_t tokens_before(const turn_choice *c, uint64_t raw) {
     return n;
 }
 
+/* Tokens whose text is over before `raw`; of one that reaches over it, only the rest will be shown. */
+static void drop_past(turn_choice *c, uint64_t raw) {
+    size_t n = 0;
+    while (n < c->n_held && c->tokens[n].from < raw) {
+        const uint64_t end = n + 1 < c->n_held ? c->tokens[n + 1].from : c->raw;
+        if (end > raw) {
+            c->tokens[n].cut += (unsigned)(raw - c->tokens[n].from);
+            c->tokens[n].from = raw;
+            break;
+        }
+        n++;
+    }
+    drop_tokens(c, n);
+}
+
 static void keep_ids(turn_choice *c, const qp_event *event) {
     for (size_t i = 0; c->turn->setup.return_ids && i < event->n_ids; i++) {
         if (!reserve((void **)&c->ids, &c->ids_capacity, c->n_ids, sizeof *c->ids)) {
@@ -119,7 +134,7 @@ static void on_part(void *user, const speech_part *p) {
     if (p->kind == SAY_THOUGHT) strbuf_add(&c->thought, p->text.at, p->text.bytes);
     size_t n = 0;
     if (p->kind == SAY_TEXT) {
-        drop_tokens(c, tokens_before(c, p->from));
+        drop_past(c, p->from);
         n = tokens_before(c, p->to);
         part.tokens = c->tokens;
         part.n_tokens = n;

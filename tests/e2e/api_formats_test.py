@@ -4,6 +4,7 @@ model. Acceptance tests T5, T10-T12, T14, T41-T47 of the server's specification,
 
 usage: api_formats_test.py PROGRAM FIXTURES [unittest options]     run from the root of the repository
 """
+import concurrent.futures
 import json
 import math
 import os
@@ -332,6 +333,30 @@ class Completions(Api):
         long_prompt = ids * 20
         scored = self.text(prompt=long_prompt, echo=True, logprobs=0, max_tokens=0)["choices"][0]["logprobs"]
         self.assertEqual(len(scored["tokens"]), len(long_prompt))
+
+    def test_T42_scoring_exact(self):
+        """With exact arithmetic scores are those of generating, alone and beside others, in pieces and cached."""
+        server = Server(PROGRAM, "--precision", "exact", "--chunk-size", "16")
+        try:
+            ask = lambda **f: server.json("POST", "/v1/completions", dict({"prompt": STORY, "temperature": 0}, **f))
+            grown = ask(max_tokens=40, logprobs=1, return_token_ids=True)["choices"][0]
+            ids = server.json("POST", "/v1/token/encode", {"text": STORY})["tokens"]
+            whole = ids + grown["token_ids"]
+            score = lambda _: ask(prompt=whole, echo=True, logprobs=1, max_tokens=0)["choices"][0]["logprobs"]
+            alone = score(0)
+            for a, b in zip(alone["token_logprobs"][len(ids):], grown["logprobs"]["token_logprobs"]):
+                self.assertAlmostEqual(a, b, delta=1e-3)
+            for top, token in zip(alone["top_logprobs"][len(ids):], alone["token_logprobs"][len(ids):]):
+                self.assertAlmostEqual(max(top.values()), token, delta=1e-6)  # it was greedy
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                noise = [pool.submit(ask, max_tokens=60, temperature=1, n=2) for _ in range(3)]
+                for lp in pool.map(score, range(3)):
+                    for a, b in zip(lp["token_logprobs"][1:], alone["token_logprobs"][1:]):
+                        self.assertAlmostEqual(a, b, delta=1e-3)
+                for future in noise:
+                    future.result()
+        finally:
+            server.close()
 
     def test_stream(self):
         got = self.stream("/v1/completions", {"prompt": STORY, "max_tokens": 8, "temperature": 0, "echo": True,
