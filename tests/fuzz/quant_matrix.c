@@ -1,7 +1,7 @@
 /* quant_matrix.c — any bytes as the parts of a quantised matrix: refused with words, or every row can be unpacked and
  * every tile read.
  *
- * Input: format, n_out, n_in / 8, columns, bits, group, zero, scale type; then each part: two bytes of length, bytes. */
+ * Input: format, n_out, n_in / 8, columns, bits, group, zero, scale type; each part: two bytes of length, bytes. */
 #include "base/mem.h"
 #include "quant/quant.h"
 #include <stdlib.h>
