@@ -427,7 +427,7 @@ static ir_sym all_others(object_writer *x, uint32_t min, uint32_t max, bool comm
 /* After the known keys. */
 static void fill_others(object_writer *x, ir_sym rule, const object_state *now) {
     schema_writer *w = x->w;
-    const uint32_t min = x->o->min > now->count ? x->o->min - now->count : 0;
+    const uint32_t min = x->count_cap && x->o->min > now->count ? x->o->min - now->count : 0;
     if (now->met == x->all_exists) {
         const uint32_t max = x->o->max == COUNT_INFINITE ? COUNT_INFINITE : x->o->max - now->count;
         const ir_sym others = all_others(x, min, x->n_regions ? max : 0, now->any);
