@@ -55,7 +55,8 @@ def node_clients():
     os.makedirs(where, exist_ok=True)
     with open(os.path.join(where, "package.json"), "w", encoding="utf-8") as file:
         file.write("{}")
-    return where if install(["npm", "install", "openai"], os.path.join(where, "node_modules", "openai"), where) else None
+    return where if install(["npm", "install", "openai"], os.path.join(where, "node_modules", "openai"),
+            where) else None
 
 
 class Clients(unittest.TestCase):
@@ -71,7 +72,8 @@ class Clients(unittest.TestCase):
     def script(self, command, text, cwd=None):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI", "ANTHROPIC", "LANG"))}
         clean.update(URL=self.url, KEY=API, NO_PROXY="127.0.0.1")
-        result = subprocess.run(command, input=text, capture_output=True, text=True, cwd=cwd, env=clean, timeout=SECONDS,
+        result = subprocess.run(command, input=text, capture_output=True, text=True, cwd=cwd, env=clean,
+                timeout=SECONDS,
                                 check=False)
         self.assertEqual(result.returncode, 0, result.stdout[-2000:] + result.stderr[-4000:])
         return result.stdout
@@ -109,7 +111,8 @@ hello = [{"role": "user", "content": "Hello! Who are you?"}]
 assert [m.id for m in client.models.list().data] == ["demo"]
 assert client.models.retrieve("demo").id == "demo"
 
-chat = client.chat.completions.create(model="demo", messages=hello, max_tokens=12, temperature=0, logprobs=True, top_logprobs=2)
+chat = client.chat.completions.create(model="demo", messages=hello, max_tokens=12, temperature=0, logprobs=True,
+        top_logprobs=2)
 assert chat.choices[0].message.content and chat.usage.total_tokens and chat.choices[0].logprobs.content[0].top_logprobs
 raw = client.chat.completions.with_raw_response.create(model="demo", messages=hello, max_tokens=1)
 assert raw.headers["x-request-id"]
@@ -134,7 +137,8 @@ assert [c.index for c in done.choices] == [0, 1, 2, 3]
 scored = loose.completions.create(model="demo", prompt="Once upon a time", max_tokens=0, echo=True, logprobs=1)
 assert scored.choices[0].logprobs.token_logprobs[0] is None and scored.choices[0].logprobs.token_logprobs[1] < 0
 # Its strict mode wants a finish_reason in every chunk of a completion, which nobody sends.
-assert "".join(c.choices[0].text for c in loose.completions.create(model="demo", prompt="Once", max_tokens=5, stream=True))
+assert "".join(c.choices[0].text for c in loose.completions.create(model="demo", prompt="Once", max_tokens=5,
+        stream=True))
 
 answer = client.responses.create(model="demo", input="Hello!", max_output_tokens=5, temperature=0)
 assert answer.output_text and answer.status == "incomplete"
@@ -155,7 +159,8 @@ e = raised(openai.BadRequestError, lambda: client.chat.completions.create(model=
 assert e.param == "temperature" and e.request_id
 e = raised(openai.BadRequestError, lambda: client.completions.create(model="demo", prompt="word " * 5000))
 assert e.code == "context_length_exceeded"
-e = raised(openai.AuthenticationError, lambda: openai.OpenAI(base_url=os.environ["URL"] + "/v1", api_key="no").models.list())
+e = raised(openai.AuthenticationError, lambda: openai.OpenAI(base_url=os.environ["URL"] + "/v1",
+        api_key="no").models.list())
 assert e.code == "invalid_api_key"
 e = raised(openai.NotFoundError, lambda: client.models.retrieve("none"))
 e = raised(openai.InternalServerError, lambda: client.chat.completions.create(
@@ -173,7 +178,8 @@ client = anthropic.Anthropic(base_url=os.environ["URL"], api_key=os.environ["KEY
 hello = [{"role": "user", "content": "Hello!"}]
 answer = client.messages.create(model="demo", messages=hello, max_tokens=5, extra_body={"temperature": 0})
 assert answer.content[0].text and answer.stop_reason == "max_tokens" and answer.usage.output_tokens == 5
-with client.messages.stream(model="demo", messages=hello, max_tokens=60, extra_body={"temperature": 0}, system="Be kind.") as stream:
+with client.messages.stream(model="demo", messages=hello, max_tokens=60, extra_body={"temperature": 0},
+        system="Be kind.") as stream:
     text = "".join(stream.text_stream)
     final = stream.get_final_message()
 assert text == final.content[0].text and final.stop_reason == "end_turn"
@@ -186,7 +192,8 @@ try:
 except anthropic.BadRequestError as e:
     assert e.request_id or e.body["request_id"], e
 try:
-    anthropic.Anthropic(base_url=os.environ["URL"], api_key="no").messages.create(model="demo", messages=hello, max_tokens=5)
+    anthropic.Anthropic(base_url=os.environ["URL"], api_key="no").messages.create(model="demo", messages=hello,
+            max_tokens=5)
     raise AssertionError("no error")
 except anthropic.AuthenticationError:
     pass
@@ -196,7 +203,8 @@ print("all is well")
 LANGCHAIN = r'''
 import os
 from langchain_openai import ChatOpenAI
-llm = ChatOpenAI(base_url=os.environ["URL"] + "/v1", api_key=os.environ["KEY"], model="demo", temperature=0, max_tokens=12)
+llm = ChatOpenAI(base_url=os.environ["URL"] + "/v1", api_key=os.environ["KEY"], model="demo", temperature=0,
+        max_tokens=12)
 answer = llm.invoke("Hello! Who are you?")
 assert answer.content and answer.usage_metadata["output_tokens"] > 0, answer
 assert "".join(part.content for part in llm.stream("Hello! Who are you?")) == answer.content
@@ -214,7 +222,8 @@ for await (const m of client.models.list()) models.push(m.id);
 assert.deepEqual(models, ["demo"]);
 const chat = await client.chat.completions.create({model: "demo", messages, max_tokens: 12, temperature: 0});
 let text = "", usage = null;
-const stream = await client.chat.completions.create({model: "demo", messages, max_tokens: 12, temperature: 0, stream: true,
+const stream = await client.chat.completions.create({model: "demo", messages, max_tokens: 12, temperature: 0,
+        stream: true,
                                                      stream_options: {include_usage: true}});
 for await (const chunk of stream) {
   text += chunk.choices[0]?.delta?.content ?? "";
@@ -229,7 +238,8 @@ assert.ok((await events.finalResponse()).output_text);
 const done = await client.completions.create({model: "demo", prompt: "Once upon", max_tokens: 5});
 assert.ok(done.choices[0].text);
 await assert.rejects(client.chat.completions.create({model: "demo", messages, temperature: 99}),
-                     (e) => e instanceof OpenAI.BadRequestError && e.param === "temperature" && e.requestID.length === 32);
+                     (e) => e instanceof OpenAI.BadRequestError && e.param === "temperature" &&
+                            e.requestID.length === 32);
 console.log("all is well");
 '''
 

@@ -60,7 +60,8 @@ class Api(unittest.TestCase):
         return events(data)
 
     def chat(self, **fields):
-        return self.post("/v1/chat/completions", dict({"messages": HELLO, "max_tokens": 12, "temperature": 0}, **fields))
+        return self.post("/v1/chat/completions", dict({"messages": HELLO, "max_tokens": 12, "temperature": 0},
+                **fields))
 
     def text(self, **fields):
         return self.post("/v1/completions", dict({"prompt": STORY, "max_tokens": 12, "temperature": 0}, **fields))
@@ -202,7 +203,8 @@ class Chat(Api):
                      self.stream("/v1/completions", {"prompt": STORY, "max_tokens": 60, "temperature": 0,
                                                      "stop": [stop, "never there"]})[:-1]]
             self.assertEqual("".join(parts), choice["text"])
-        shown = self.text(max_tokens=60, stop=[words[5], words[3]], include_stop_str_in_output=True)["choices"][0]["text"]
+        shown = self.text(max_tokens=60, stop=[words[5], words[3]],
+                include_stop_str_in_output=True)["choices"][0]["text"]
         self.assertEqual(shown, whole[:whole.index(words[3]) + len(words[3])])
         ids = self.text(max_tokens=12, return_token_ids=True)["choices"][0]["token_ids"]
         choice = self.text(max_tokens=12, stop=[ids[4]])["choices"][0]
@@ -218,7 +220,8 @@ class Chat(Api):
 
     def test_T46_ends(self):
         choice = self.chat(max_tokens=200)["choices"][0]
-        self.assertEqual((choice["finish_reason"], choice["eos_reason"], choice["stop_reason"]), ("stop", "stop_token", None))
+        self.assertEqual((choice["finish_reason"], choice["eos_reason"], choice["stop_reason"]), ("stop",
+                "stop_token", None))
         choice = self.chat(max_tokens=2)["choices"][0]
         self.assertEqual((choice["finish_reason"], choice["eos_reason"]), ("length", "max_new_tokens"))
         choice = self.chat(max_tokens=1900, ban_eos_token=True, timeout=0.3, loop_detect_window=0)["choices"][0]
@@ -251,10 +254,12 @@ class Chat(Api):
     def test_messages(self):
         """Roles, parts and histories that clients send."""
         for messages in ([{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
-                         [{"role": "user", "content": [{"type": "text", "text": "He"}, {"type": "text", "text": "llo"}]}],
+                         [{"role": "user", "content": [{"type": "text", "text": "He"}, {"type": "text",
+                                 "text": "llo"}]}],
                          [{"role": "user", "content": "Hi"},
                           {"role": "assistant", "content": None,
-                           "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                           "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f",
+                                   "arguments": "{}"}}]},
                           {"role": "tool", "tool_call_id": "a", "content": "42"}]):
             if messages[-1]["role"] == "tool":
                 messages[1]["content"] = ""  # the demo's template wants a text
@@ -383,9 +388,11 @@ class Responses(Api):
         answer = self.post("/v1/responses", {"input": "Hello!", "instructions": "Be kind.", "max_output_tokens": 5,
                                              "temperature": 0})
         self.assertEqual(answer["object"], "response")
-        self.assertEqual((answer["status"], answer["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"}))
+        self.assertEqual((answer["status"], answer["incomplete_details"]), ("incomplete",
+                {"reason": "max_output_tokens"}))
         item = answer["output"][0]
-        self.assertEqual((item["type"], item["role"], item["content"][0]["type"]), ("message", "assistant", "output_text"))
+        self.assertEqual((item["type"], item["role"], item["content"][0]["type"]), ("message", "assistant",
+                "output_text"))
         self.assertEqual(answer["usage"]["total_tokens"], answer["usage"]["input_tokens"] + 5)
         self.assertEqual(answer["instructions"], "Be kind.")
 
@@ -464,7 +471,8 @@ class Messages(Api):
         messages = [{"role": "user", "content": "Use f."},
                     {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "x"},
                                                       {"type": "text", "text": "Yes."},
-                                                      {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}]},
+                                                      {"type": "tool_use", "id": "t1", "name": "f",
+                                                              "input": {"a": 1}}]},
                     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "42"},
                                                  {"type": "text", "text": "And?"}]}]
         answer = self.post("/v1/messages", {"messages": messages, "max_tokens": 3,
@@ -476,7 +484,8 @@ class Others(Api):
     """KoboldAI's and llama.cpp's routes."""
 
     def test_kobold(self):
-        body = {"prompt": STORY, "max_length": 12, "temperature": 0, "rep_pen": 1, "sampler_order": [6, 0, 1], "genkey": "K1"}
+        body = {"prompt": STORY, "max_length": 12, "temperature": 0, "rep_pen": 1, "sampler_order": [6, 0, 1],
+                "genkey": "K1"}
         answer = self.post("/api/v1/generate", body)
         whole = self.text()["choices"][0]["text"]
         self.assertEqual(answer["results"][0]["text"], whole)
@@ -560,7 +569,8 @@ class Refusals(Api):
 
     def test_T5_completions(self):
         for body, param in (({}, "prompt"), ({"prompt": 5}, "prompt"), ({"prompt": [1, "a"]}, "prompt[1]"),
-                            ({"prompt": ["a", 1]}, "prompt[1]"), ({"prompt": [[]]}, "prompt[0]"), ({"prompt": []}, "prompt"),
+                            ({"prompt": ["a", 1]}, "prompt[1]"), ({"prompt": [[]]}, "prompt[0]"), ({"prompt": []},
+                                    "prompt"),
                             ({"prompt": [10 ** 7]}, "prompt[0]"), ({"prompt": [-1]}, "prompt[0]"),
                             ({"prompt": "a", "best_of": 2}, "best_of"), ({"prompt": "a", "suffix": "b"}, "suffix"),
                             ({"prompt": "a", "logprobs": 21}, "logprobs"), ({"prompt": ["a"] * 3000}, "prompt")):
@@ -585,7 +595,8 @@ class Refusals(Api):
         """What old front ends send in every request changes nothing."""
         body = {"messages": HELLO, "max_tokens": 6, "temperature": 0}
         plain = self.post("/v1/chat/completions", body)["choices"]
-        noise = {"grammar_string": "", "json_schema": None, "regex_pattern": "", "top_k": "-1", "top_p": "1.0", "tfs": 1,
+        noise = {"grammar_string": "", "json_schema": None, "regex_pattern": "", "top_k": "-1", "top_p": "1.0",
+                "tfs": 1,
                  "typical_p": 1, "min_p": 0, "rep_pen": 1, "rep_pen_range": 0, "mirostat": 0, "smoothing_factor": 0,
                  "banned_strings": [], "custom_token_bans": "", "dry_multiplier": 0, "dry_sequence_breakers": '["\\n"]',
                  "xtc_probability": 0, "user": "me", "store": True, "metadata": {"a": 1}, "unknown_field": [1, 2],

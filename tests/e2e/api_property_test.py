@@ -30,7 +30,8 @@ GOOD = {
     "/api/v1/generate": {"prompt": "Once", "max_length": 2},
     "/api/extra/generate/stream": {"prompt": "Once", "max_length": 2},
 }
-TEXTS = ["", "x", "auto", "true", "-1", "1e400", "\u0000", "😀" * 20, "a" * 5000, "<|eot_id|>", "</think>", "{", "[1,2", "\n\n"]
+TEXTS = ["", "x", "auto", "true", "-1", "1e400", "\u0000", "😀" * 20, "a" * 5000, "<|eot_id|>", "</think>", "{",
+        "[1,2", "\n\n"]
 NUMBERS = [0, 1, -1, 2, 7, 100, -100, 0.5, 1.0, 1e-9, 1e300, -1e300, 2**31, 2**53, -2**63, 2**63 - 1]
 
 
@@ -98,7 +99,8 @@ class Property(unittest.TestCase):
 
     def check(self, path, body):
         status, _, data = self.server.post(path, body, key=ADMIN)
-        note = "%s %s -> %d %s" % (path, body if isinstance(body, bytes) else json.dumps(body)[:600], status, data[:300])
+        note = "%s %s -> %d %s" % (path, body if isinstance(body, bytes) else json.dumps(body)[:600], status,
+                data[:300])
         self.assertTrue(status < 500 or status == 501, note)
         if status == 200:
             return status
@@ -145,7 +147,8 @@ class Property(unittest.TestCase):
                 continue
             body = dict(GOOD["/v1/chat/completions"])
             body.pop("max_tokens")
-            body.update({"max_tokens": 1} if "max" not in name and name != "n_predict" else {}, **{name: schema["maximum"] + 1})
+            body.update({"max_tokens": 1} if "max" not in name and name != "n_predict" else {},
+                    **{name: schema["maximum"] + 1})
             status, _, data = self.server.post("/v1/chat/completions", body)
             self.assertEqual((status, json.loads(data)["error"]["param"]), (400, name), data)
         routes = self.api["paths"]

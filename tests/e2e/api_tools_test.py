@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Calls of tools and reasoning over HTTP, with a puppet: a model of one layer of zeros whose head knows for each token
-the one that follows, so that the last token of a prompt decides what is said. Acceptance tests T46 (tool_calls), T53 and
-T54 of the server's specification, as far as nothing must be forced.
+the one that follows, so that the last token of a prompt decides what is said. Acceptance tests T46 (tool_calls), T53
+and T54 of the server's specification, as far as nothing must be forced.
 
 usage: api_tools_test.py PROGRAM FIXTURES [unittest options]     run from the root of the repository
 """
@@ -18,8 +18,10 @@ from server_kit import Server, run
 PROGRAM = ""
 # Every piece is a token, so each may stand in one place only; "" ends the answer, "*" repeats the piece before it.
 SCRIPTS = {
-    "@call": ["Sure", ".\n", "<tool_call>", '\n{"name": "f", "argu', 'ments": {"city": "Ro', 'me"}}\n', "</tool_call>", ""],
-    "@two": ['<tool_call>{"name":"f","arguments":{"city":"A"}}</tool', "_call><tool_call>", '{"name":"g","arguments":{}}',
+    "@call": ["Sure", ".\n", "<tool_call>", '\n{"name": "f", "argu', 'ments": {"city": "Ro', 'me"}}\n',
+            "</tool_call>", ""],
+    "@two": ['<tool_call>{"name":"f","arguments":{"city":"A"}}</tool', "_call><tool_call>",
+            '{"name":"g","arguments":{}}',
              "</tool_call>\n", ""],
     "@think": ["<think>", "\nhm, ", "so", "</think>", "\n\nPa", "ris", ""],
     "@both": ["<think>use f</think>", '<tool_call>{"name": "f", ', '"arguments": {}}</tool_call>', ""],
@@ -217,7 +219,8 @@ class Puppet(unittest.TestCase):
         self.assertEqual(answer["stop_reason"], "tool_use")
         self.assertEqual([b["type"] for b in answer["content"]], ["thinking", "tool_use"])
         self.assertEqual(answer["content"][1]["input"], {})
-        names = [(n, d.get("content_block", d.get("delta", {})).get("type")) for n, d in self.stream("/v1/messages", body)
+        names = [(n, d.get("content_block", d.get("delta", {})).get("type")) for n, d in self.stream("/v1/messages",
+                body)
                  if n.startswith("content_block")]
         self.assertEqual(names, [("content_block_start", "thinking"), ("content_block_delta", "thinking_delta"),
                                  ("content_block_delta", "signature_delta"), ("content_block_stop", None),
