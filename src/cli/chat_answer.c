@@ -85,6 +85,8 @@ static qp_status submit(telling *t, qp_error *err) {
     const char **stops = NULL;
     t->seed = c->seed + c->n_seeds++;
     settings_fill(&wanted, &c->own, c->s->command, &c->info, t->seed);
+    wanted.adapters = c->adapters.uses;
+    wanted.n_adapters = c->adapters.count;
     wanted.show_special |= c->format.shows_special;
     wanted.show_prompt = c->s->term.live_err && !c->s->o->json;
     ERR_TRY(join_stops(&stops, &wanted, &c->format, err));

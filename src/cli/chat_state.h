@@ -7,6 +7,7 @@
 #include "chat_format.h"
 #include "chat_session.h"
 #include "lineedit.h"
+#include "load.h"
 #include "base/mem.h"
 
 /* Of all answers so far. */
@@ -23,6 +24,7 @@ typedef struct chat_state {
     json_t *loaded; /* array: documents whose texts /load has put into them */
     const qp_model *model;
     qp_model_info info;
+    adapter_list adapters;   /* of --lora, for all answers */
     qp_generator *generator; /* one for all answers, so that the next prompt finds the last one in the cache */
     size_t context;          /* tokens of a prompt with its answer */
     chat_format format;

@@ -5,7 +5,6 @@
  * lines of a pipe are messages, nothing asks for them, and what failed counts in the exit status. */
 #include "chat_history.h"
 #include "chat_state.h"
-#include "load.h"
 #include "multiline.h"
 #include "settings.h"
 #include <limits.h>
@@ -188,6 +187,7 @@ static qp_status open_all(chat_state *c, qp_model **model, qp_error *err) {
     ERR_TRY(load_model(model, s, (int)o->threads, err));
     c->model = *model;
     qp_model_get_info(c->model, &c->info);
+    ERR_TRY(load_adapters(&c->adapters, c->model, o, err));
     ERR_TRY(chat_format_open(&c->format, s, c->model, o->mode, err));
     chat_start_seeds(c);
     c->shows_stats = o->stats;
@@ -202,6 +202,7 @@ qp_status cmd_chat(session *s, qp_error *err) {
     lineedit_close(c.line);
     qp_generator_free(c.generator);
     chat_format_close(&c.format);
+    load_close_adapters(&c.adapters);
     qp_model_close(model);
     chat_session_close(&c.talk);
     options_free(&c.own);

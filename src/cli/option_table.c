@@ -52,7 +52,7 @@ const option_row option_rows[] = {
          "folder in Hugging Face layout (default: the demo model that came with quipu)"),
     TEXT("architecture", 0, architecture, GROUP_MODEL, RUNNING, "NAME",
          "read the folder as this architecture, whatever its config names"),
-    LIST(OPTION_TEXTS, "lora", lora, GROUP_MODEL, FOR_GENERATE | FOR_LOGITS, "PATH[:SCALE]", 0,
+    LIST(OPTION_TEXTS, "lora", lora, GROUP_MODEL, TALKING | FOR_LOGITS, "PATH[:SCALE]", 0,
          "apply the adapter of this PEFT folder, times SCALE (1); may be given several times"),
     TEXT("shape", 0, shape, GROUP_MODEL, FOR_BENCH, "NAME",
          "random weights of this shape instead of a model (tinyllama-1.1b, llama2-7b and others)"),

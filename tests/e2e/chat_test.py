@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pty
+import random
 import re
 import select
 import signal
@@ -193,6 +194,30 @@ class Pipes(Chat):
         self.bad(USAGE, "chat", "-m", DEMO, "--stop", "", says="the text is empty")
         self.bad(USAGE, "chat", "-m", DEMO, "-p", "a", says="unknown option")
         self.bad(FAILED, "chat", "-m", "/nowhere", says="/nowhere")
+
+    def test_adapter(self):
+        """Of random numbers, for one layer's queries: every answer is another one, and that of `generate`."""
+        folder, chance = self.path("adapter"), random.Random(7)
+        os.makedirs(folder)
+        with open(os.path.join(folder, "adapter_config.json"), "w") as file:
+            json.dump({"peft_type": "LORA", "r": 4, "lora_alpha": 32, "target_modules": ["q_proj"]}, file)
+        name, header, data = "base_model.model.model.layers.0.self_attn.q_proj.lora_%s.weight", {}, b""
+        for part, shape in (("A", [4, 256]), ("B", [256, 4])):
+            values = struct.pack("<1024f", *(chance.gauss(0, 0.5) for _ in range(1024)))
+            header[name % part] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4096]}
+            data += values
+        head = json.dumps(header).encode()
+        with open(os.path.join(folder, "adapter_model.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(head)) + head + data)
+        lines = ["Hello!", "Tell me about the sea."]
+        plain, got = (self.answers(lines, *more, *QUIET_ANSWERS) for more in ([], ["--lora", folder]))
+        messages = []
+        for question, answer, other in zip(lines, got, plain):
+            messages.append(message("user", question))
+            self.assertEqual(answer["text"], self.generated(messages, "--lora", folder, *QUIET_ANSWERS))
+            self.assertNotEqual(answer["text"], other["text"])
+            messages.append(message("assistant", answer["text"]))
+        self.bad(FAILED, "chat", "-m", DEMO, "--lora", "/nowhere", says="/nowhere")
 
     def test_closed_output(self):
         if not os.path.exists("/dev/full"):
