@@ -542,8 +542,8 @@ QP_API qp_status qp_job_poll(qp_job *job, double timeout_s, qp_event *event, qp_
 /* The prompt as the job saw it: ids, borrowed until the job is freed. */
 QP_API const int32_t *qp_job_peek_prompt(const qp_job *job, size_t *count);
 /* With options.score_prompt: probabilities of the prompt's tokens from the second on (entry i is about token i + 1), as
- * the model has them before any stage. *count: how many are done; all of them when the job's first text or a regular end
- * was read. Borrowed until the job is freed; logits are NULL. */
+ * the model has them before any stage. *count: how many are done; all of them when the job's first text or a regular
+ * end was read. Borrowed until the job is freed; logits are NULL. */
 QP_API const qp_token *qp_job_peek_scores(const qp_job *job, size_t *count);
 
 typedef enum qp_job_state { QP_JOB_WAITING, QP_JOB_PROMPT, QP_JOB_RUNNING, QP_JOB_ENDED } qp_job_state;
