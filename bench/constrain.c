@@ -22,7 +22,8 @@ typedef struct samples {
     size_t n;
 } samples;
 
-static samples compiles = {"compile"}, masks = {"mask"}, accepts = {"accept"}, starts = {"matcher"}, clones = {"clone"};
+static samples compiles = {.name = "compile"}, masks = {.name = "mask"}, accepts = {.name = "accept"},
+               starts = {.name = "matcher"}, clones = {.name = "clone"};
 static size_t n_refused, n_wrong, n_cached;
 
 static void need(qp_status status, const qp_error *err) {
@@ -46,7 +47,8 @@ static void print(samples *s) {
     static const char *const names[] = {"p50", "p95", "p99", "p99.9", "max"};
     if (s->n) qsort(s->at, s->n, sizeof *s->at, by_size);
     printf("\"%s_us\": {\"n\": %zu", s->name, s->n);
-    for (size_t i = 0; i < 5 && s->n; i++) printf(", \"%s\": %.2f", names[i], (double)s->at[(size_t)((double)(s->n - 1) * shares[i])]);
+    for (size_t i = 0; i < 5 && s->n; i++)
+        printf(", \"%s\": %.2f", names[i], (double)s->at[(size_t)((double)(s->n - 1) * shares[i])]);
     printf("}, ");
     mem_free(s->at);
 }
@@ -92,15 +94,14 @@ static bool follow(grammar *g, const tok *t, const trie *v, span text) {
 }
 
 static void try_schema(const json_t *record, const tok *t, const trie *v) {
-    const ir_options options = {.whitespace = "flexible:inf", .repeat_extra_keys = true, .fraction_digits = -1,
-                                .exponent_digits = -1};
+    const ir_options options = {
+        .whitespace = "flexible:inf", .repeat_extra_keys = true, .fraction_digits = -1, .exponent_digits = -1};
     char *source = json_dumps(json_object_get(record, "schema"), JSON_COMPACT | JSON_ENCODE_ANY);
     grammar *g;
     qp_error err;
     const double begin = clock_now();
     const qp_status status = grammar_compile(&g, v, "json_schema", span_of(source), &options, NULL, NULL, &err);
     const double took = clock_now() - begin;
-    if (getenv("BENCH_SLOW") && took > 0.02) fprintf(stderr, "%.1f ms %s: %.200s\n", took * 1e3, json_string_value(json_object_get(record, "id")), status ? err.text : "ok");
     free(source);
     if (status != QP_OK) {
         n_refused++;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""quipu constrain and generate under constraints: answers of a hot model are always in the language, refusals say where.
+"""quipu constrain and generate under constraints: answers of a hot model are in the language, refusals say where.
 
 usage: constrain_test.py PROGRAM FIXTURES [unittest options]     run from the root of the repository
 """
@@ -96,8 +96,8 @@ class Constrain(Base):
         self.assertIn("-00-00", got[2]["expected"])
 
     def test_refused_constraints_say_where(self):
-        for option, content, wanted in (("--schema", {"type": "strin"}, "/type"), ("--grammar", 'root ::= "a', "line 1"),
-                                        ("--choice", "[1]", "choices[0]")):
+        for option, content, wanted in (("--schema", {"type": "strin"}, "/type"), ("--choice", "[1]", "choices[0]"),
+                                        ("--grammar", 'root ::= "a', "line 1")):
             status, _, said = run("constrain", "-m", DEMO, option, self.file("bad", content), "-p", "x")
             self.assertEqual(status, FAILED, said)
             self.assertIn(wanted, said)
