@@ -145,14 +145,12 @@ static void end_in_order(server *sv) {
     while (!server_is_idle(sv) && clock_now() < last) wait_signal(0.02);
 }
 
-static qp_status run(server *sv, session *s, qp_error *err) {
-    load_order order = {.skip_queue = false};
+static qp_status run(server *sv, const load_order *order, qp_error *err) {
     const bool has_model = !sv->config->no_model;
     int port;
-    if (has_model) ERR_TRY(choose_model(&order, sv->config, s, err));
     ERR_TRY(server_listen(sv, &port, err));
     slog_say(sv->log, QP_LOG_INFO, "listening on http://%s:%d", sv->config->host, port);
-    if (has_model) ERR_TRY(loader_start(sv->loader, &order, NULL, err));
+    if (has_model) ERR_TRY(loader_start(sv->loader, order, NULL, err));
     double share;
     bool is_over = false;
     while (!is_over && loader_is_running(sv, &share)) is_over = wait_signal(0.05);
@@ -171,11 +169,13 @@ static qp_status serve(const config *c, session *s, qp_error *err) {
     slog_read_level(c->log_level, &level);
     if (s->term.quiet) level = QP_LOG_ERROR;
     if (s->term.verbose) level = QP_LOG_DEBUG;
+    load_order order = {.skip_queue = false};
+    if (!c->no_model) ERR_TRY(choose_model(&order, c, s, err)); /* before keys are made and shown */
     block_signals(s);
     allow_descriptors();
     ERR_TRY(slog_new(&log, STDERR_FILENO, strcmp(c->log_format, "json") ? SLOG_TEXT : SLOG_JSON, level, err));
     qp_status status = server_new(&sv, c, log, err);
-    if (status == QP_OK) status = run(sv, s, err);
+    if (status == QP_OK) status = run(sv, &order, err);
     server_free(sv);
     slog_free(log);
     return status;

@@ -87,7 +87,7 @@ class Base(unittest.TestCase):
 class Usage(Base):
     def test_refusals(self):
         cases = [
-            ([], "usage: quipu"), (["chta"], "unknown command 'chta'"), (["serve"], "unknown command"),
+            ([], "usage: quipu"), (["chta"], "unknown command 'chta'"), (["server"], "did you mean 'serve'?"),
             (["tokenise"], "did you mean 'tokenize'?"), (["generate", "--temprature", "1"], "--temperature?"),
             (["generate", "-n", "-1"], "allowed are"),
             (["generate", "-p", "a", "--ban", ""], "--ban: the text is empty"),
