@@ -60,12 +60,24 @@ static schema_reader start(schema *s, const sj_value *object) {
                            .items = array_new(s)};
 }
 
+/* A divisor that cannot be written is refused here, where its place is known. */
+static void check_divisor(schema_reader *r) {
+    schema *s = r->s;
+    number_work probe = {.room = &s->room, .products_left = 1};
+    number_part part = {.whole = r->number.whole, .n_divisors = 1, .divisors = {r->number.divisors[0]}};
+    number_write(s->pool, &probe, number_part_set(&probe, &part), (number_style){-1, -1});
+    if (!probe.refused) return;
+    schema_unsupported(s, sj_member(r->object, SPAN("multipleOf")), probe.refused, "use a smaller divisor");
+    r->number.n_divisors = 0;
+}
+
 /* What the schema's own assertions leave. */
 static value_set own_set(schema_reader *r) {
     schema *s = r->s;
     value_set set = {.null = r->null, .truth = r->truth, .lie = r->lie, .strings = string_none()};
     if (!r->members || !r->items) return set;
     if (r->has_strings) set.strings = r->strings;
+    if (r->has_numbers && r->number.n_divisors) check_divisor(r);
     if (r->has_numbers) {
         /* Through an intersection, which brings bounds of whole numbers to whole numbers. */
         number_part whole = {.whole = r->number.whole};

@@ -45,7 +45,6 @@ typedef struct key_set {
 typedef struct key_rule {
     key_set keys;
     goal value;
-    uint32_t padding; /* rules are compared as bytes */
 } key_rule;
 
 /* At least one of the literals holds: key << 1, | 1 for "is absent". */
