@@ -275,7 +275,7 @@ static const shape shapes[] = {
     {4, 1, 40, 0, KV_F16, .spans = {{0, 20}, {600, 3}}, .v_dim = 32, .is_latent = true},
     {16, 1, 72, 0, KV_F16, .spans = {{250, 40}, {1030, 1}}, .v_dim = 64, .is_latent = true},
     {16, 1, 36, 0, KV_F32, .spans = {{0, 33}, {777, 1}}, .v_dim = 33, .is_latent = true},
-    {128, 1, 576, 0, KV_F16, .spans = {{130, 2}, {300, 1}}, .v_dim = 512, .is_latent = true},
+    {32, 1, 576, 0, KV_F16, .spans = {{130, 1}}, .v_dim = 512, .is_latent = true},
 };
 
 /* All tried levels with one thread (for tiles) and with two (for parts). */
