@@ -555,7 +555,8 @@ typedef struct qp_job_progress {
 } qp_job_progress;
 QP_API void qp_job_get_progress(const qp_job *job, qp_job_progress *progress);
 
-/* ---- constraints --------------------------------------------------------------------------------------------------- */
+/* ---- constraints ---------------------------------------------------------------------------------------------------
+ */
 
 /* A compiled constraint: what a text must look like. Immutable; any number of threads and jobs may share it. Freed
  * before its tokenizer (or the model that the tokenizer belongs to) is closed. */
@@ -563,9 +564,10 @@ typedef struct qp_grammar qp_grammar;
 
 typedef struct qp_grammar_options {
     size_t size;
-    const char *whitespace; /* JSON: "compact", "single" (NULL), "pretty:N", "flexible:K", "flexible:inf", "regex:..." */
-    bool lenient;           /* unsupported assertions of a schema are dropped, each with a warning in the report */
-    bool any_order;         /* properties in any order instead of the schema's */
+    const char
+        *whitespace; /* JSON: "compact", "single" (NULL), "pretty:N", "flexible:K", "flexible:inf", "regex:..." */
+    bool lenient;    /* unsupported assertions of a schema are dropped, each with a warning in the report */
+    bool any_order;  /* properties in any order instead of the schema's */
     bool repeat_extra_keys; /* additional keys may come twice */
     bool unicode_escapes;   /* printable characters may be written as \uXXXX */
     bool ignore_formats;    /* unknown formats are annotations */
@@ -576,9 +578,10 @@ typedef struct qp_grammar_options {
 
 /* The kinds of constraint: 0, 1, ... until NULL; *help is one line, may be NULL. */
 QP_API const char *qp_grammar_kind(int index, const char **help);
-/* Compiles `source` (kind "json_schema", "json_object", "regex", "gbnf", "lark", "choices", "prefix"). What was compiled
- * lately for this tokenizer is found again. Refuses what it cannot keep, naming the place. *report_json (may be NULL;
- * qp_free()d by the caller, also after a failure) is an object with "problems", "narrowed", "warnings", "remarks". */
+/* Compiles `source` (kind "json_schema", "json_object", "regex", "gbnf", "lark", "choices", "prefix"). What was
+ * compiled lately for this tokenizer is found again. Refuses what it cannot keep, naming the place. *report_json (may
+ * be NULL; qp_free()d by the caller, also after a failure) is an object with "problems", "narrowed", "warnings",
+ * "remarks". */
 QP_API qp_status qp_grammar_new(qp_grammar **out, const qp_tokenizer *tokenizer, const char *kind, const char *source,
                                 size_t source_bytes, const qp_grammar_options *options, char **report_json,
                                 qp_error *err);

@@ -144,8 +144,8 @@ qp_status batch_submit(batch_item *item, const batch_maker *m, const json_t *doc
         wanted.watch = m->watch;
         wanted.user = item;
         constraint_list constraints;
-        status = constraint_open(&constraints, &own, qp_model_peek_tokenizer(m->model), own.lenient ? stderr : NULL,
-                                 err);
+        status =
+            constraint_open(&constraints, &own, qp_model_peek_tokenizer(m->model), own.lenient ? stderr : NULL, err);
         if (status == QP_OK) status = constraint_filters(&constraints, &wanted, err);
         if (status == QP_OK) status = qp_job_new(&item->job, m->generator, &wanted, err);
         constraint_close(&constraints);

@@ -180,8 +180,8 @@ static qp_status submit(generation *g, qp_generator *generator, qp_error *err) {
     wanted.adapters = adapters.uses;
     wanted.n_adapters = adapters.count;
     constraint_list constraints = {.n = 0};
-    qp_status status = constraint_open(&constraints, s->o, qp_model_peek_tokenizer(g->model),
-                                       s->o->lenient ? stderr : NULL, err);
+    qp_status status =
+        constraint_open(&constraints, s->o, qp_model_peek_tokenizer(g->model), s->o->lenient ? stderr : NULL, err);
     if (status == QP_OK) status = constraint_filters(&constraints, &wanted, err);
     if (status == QP_OK && g->n_choices == 1)
         status = qp_job_new(g->jobs, generator, &wanted, err);

@@ -51,7 +51,8 @@ const command_row command_rows[] = {
      NULL,
      "check texts against a constraint",
      "Each line of standard input is a text as a JSON string; each line of output is an object: \"valid\", the byte\n"
-     "\"at\" which the text is refused (or its end, where it is not complete) and what was \"expected\" there. Nothing\n"
+     "\"at\" which the text is refused (or its end, where it is not complete) and what was \"expected\" there. "
+     "Nothing\n"
      "but the tokenizer of the model is read.\n",
      {"echo '\"2026-11-21\"' | quipu constrain --regex '\\d{4}-\\d\\d-\\d\\d'",
       "quipu constrain --schema person.json -p '{\"name\": 1}' --explain --masks"},
@@ -103,7 +104,8 @@ const command_row command_rows[] = {
      FOR_SERVE,
      NULL,
      "answer over HTTP: the APIs of OpenAI and Anthropic",
-     "Listens until it is told to end (SIGTERM, Ctrl-C): then running answers are finished, at most drain_timeout long.\n"
+     "Listens until it is told to end (SIGTERM, Ctrl-C): then running answers are finished, at most drain_timeout "
+     "long.\n"
      "Settings come from --config, from the environment (QUIPU_PORT, or QUIPU_NETWORK_PORT as block and key) and from\n"
      "options, the last winning. Keys are in api_tokens.yml, which is made at the first start.\n",
      {"quipu serve --check-config --port 8080", "quipu serve --print-config"},

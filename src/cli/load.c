@@ -121,8 +121,8 @@ qp_status load_adapters(adapter_list *out, const qp_model *model, const options 
     for (size_t i = 0; i < o->lora.count; i++) {
         char path[PATH_MAX];
         if (snprintf(path, sizeof path, "%s", o->lora.at[i]) >= (int)sizeof path)
-            return err_set(err, QP_TOO_LARGE, 0, "--lora: a path of %zu bytes, the limit is %zu",
-                           strlen(o->lora.at[i]), sizeof path - 1);
+            return err_set(err, QP_TOO_LARGE, 0, "--lora: a path of %zu bytes, the limit is %zu", strlen(o->lora.at[i]),
+                           sizeof path - 1);
         const float scale = cut_scale(path);
         const qp_status status = qp_adapter_open(&out->uses[i].adapter, model, path, err);
         if (status != QP_OK) return load_close_adapters(out), status;

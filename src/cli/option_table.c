@@ -72,7 +72,7 @@ const option_row option_rows[] = {
     NUMBER(OPTION_REAL, "rope-yarn", 0, rope_yarn, GROUP_MODEL, RUNNING, 1, 1e6, NULL,
            "YaRN by this factor over the trained context"),
 
-    TEXT("prompt", 'p', prompt, GROUP_INPUT, FOR_GENERATE | FOR_TOKENIZE | FOR_CONSTRAIN, "TEXT", "the text, taken as it is"),
+    TEXT("prompt", 'p', prompt, GROUP_INPUT, FOR_GENERATE | FOR_TOKENIZE | FOR_CONSTRAIN, "TEXT", "the text, as it is"),
     TEXT("file", 'f', file, GROUP_INPUT, FOR_GENERATE | FOR_TOKENIZE, "FILE",
          "read the text from a file, byte for byte (- or neither option: standard input)"),
     TEXT("file", 'f', file, GROUP_INPUT, FOR_CONSTRAIN, "FILE", "texts, each a JSON string on a line of its own"),
@@ -215,7 +215,7 @@ const option_row option_rows[] = {
     TEXT("config", 0, config, GROUP_SERVER, FOR_SERVE, "FILE",
          "settings in YAML, ours or a config.yml of TabbyAPI (default: quipu.yml where it exists)"),
     FLAG("check-config", 0, check_config, GROUP_SERVER, FOR_SERVE, "read all settings, say what is wrong, and end"),
-    FLAG("print-config", 0, print_config, GROUP_SERVER, FOR_SERVE, "print each setting and where it comes from, and end"),
+    FLAG("print-config", 0, print_config, GROUP_SERVER, FOR_SERVE, "print each setting and its origin, and end"),
     FLAG("example-config", 0, example_config, GROUP_SERVER, FOR_SERVE, "print a commented quipu.yml, and end"),
     CONFIG_ROWS(SERVE)
 

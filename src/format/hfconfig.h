@@ -80,7 +80,8 @@ typedef struct hf_rope {
 } hf_rope;
 
 const char *hf_rope_kind_name(hf_rope_kind kind);
-/* Reads rope_scaling / rope_parameters, rope_theta, partial_rotary_factor and their older names. `layer_type` picks from a map by layer type
+/* Reads rope_scaling / rope_parameters, rope_theta, partial_rotary_factor and their older names. `layer_type` picks
+ * from a map by layer type
  * ("full_attention"); NULL, or a config without such a map: the one there is. `default_theta` and `default_positions`
  * stand in for absent keys. */
 qp_status hfconfig_rope(const hfconfig *c, const char *layer_type, double default_theta, int64_t default_positions,

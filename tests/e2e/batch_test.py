@@ -115,7 +115,8 @@ class Batch(Base):
         def result(name, index):
             return json.dumps({"id": name, "index": index, "text": "old"}) + "\n"
 
-        source = self.path("in", jsonl(*({"id": n, "prompt": "Once", "n": 2} for n in "abcde"), {"prompt": "x", "n": 2}))
+        prompts = [{"id": n, "prompt": "Once", "n": 2} for n in "abcde"] + [{"prompt": "x", "n": 2}]
+        source = self.path("in", jsonl(*prompts))
         before = result("gone", 0) + result("e", 0) + result(None, 5) + result("b", 9)
         for order, wanted in (("input", ["a", "b", "c", "d", "e", None, "gone"]),
                               ("as-finished", ["gone", "e", None, "b"])):

@@ -80,7 +80,8 @@ static inline qp_model *open_model(const golden *g, const char *level, int threa
 }
 
 /* Feeds ids in pieces of `piece`; logits of the last `last` positions, freed by the caller. */
-static inline float *logits_of(const qp_model *m, const int32_t *ids, size_t n, size_t last, size_t piece, size_t vocabulary) {
+static inline float *logits_of(const qp_model *m, const int32_t *ids, size_t n, size_t last, size_t piece,
+                               size_t vocabulary) {
     qp_sequence *s;
     qp_error err;
     float *out = mem_zarray(last * vocabulary, sizeof *out), *at = out;

@@ -1,4 +1,4 @@
-/* prefix_file.c — any bytes as a prefix file, as they come and with the checksum put right: refused with words, or
+/* prefix_bytes.c — any bytes as a prefix file, as they come and with the checksum put right: refused with words, or
  * whole pages that a chain finds again; afterwards no page is in use. */
 #include "base/hash.h"
 #include "cache/prefix_file.h"
