@@ -155,10 +155,15 @@ class Puppet(unittest.TestCase):
         self.assertEqual((choice["finish_reason"], choice["message"]["content"]), ("tool_calls", "Sure."))
         self.assertRegex(call["id"], "^call_[0-9a-f]{24}$")
         self.assertEqual((call["type"], call["function"]), ("function", {"name": "f", "arguments": '{"city": "Rome"}'}))
-        message, finish, fragments = self.joined("@call")
-        self.assertEqual((message["content"], finish), ("Sure.", "tool_calls"))
-        self.assertEqual(message["tool_calls"], [{"name": "f", "arguments": '{"city": "Rome"}'}])
-        self.assertGreater(fragments, 1)
+        most = 0
+        for _ in range(20):  # deltas merge where the machine is too busy to send each by itself
+            message, finish, fragments = self.joined("@call")
+            self.assertEqual((message["content"], finish), ("Sure.", "tool_calls"))
+            self.assertEqual(message["tool_calls"], [{"name": "f", "arguments": '{"city": "Rome"}'}])
+            most = max(most, fragments)
+            if most > 1:
+                break
+        self.assertGreater(most, 1)
 
     def test_T53_two(self):
         choice, _ = self.chat("@two")
