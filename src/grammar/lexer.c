@@ -33,6 +33,15 @@ static uint64_t hash_state(const lexer_part *parts, uint32_t n, const uint32_t *
     return n_complete ? hash_bytes(complete, n_complete * sizeof *complete, h + 1) : h;
 }
 
+/* Nothing where there are none: before the first the array itself is not there. */
+static const lexer_part *parts_of(const lexer *l, const lexer_state *s) {
+    return s->n_parts ? l->parts + s->parts : NULL;
+}
+
+static const uint32_t *complete_of(const lexer *l, const lexer_state *s) {
+    return s->n_complete ? l->completed + s->complete : NULL;
+}
+
 static bool grow_table(lexer *l) {
     if ((l->n_states + 1) * 2 < l->table_room) return true;
     const uint32_t room = l->table_room ? l->table_room * 2 : 256;
@@ -40,8 +49,7 @@ static bool grow_table(lexer *l) {
     if (!table) return fail(l, QP_NO_MEMORY, "out of memory", room), false;
     for (uint32_t i = LEXER_REST + 1; i < l->n_states; i++) {
         const lexer_state *s = &l->states[i];
-        uint32_t at = (uint32_t)hash_state(l->parts + s->parts, s->n_parts, l->completed + s->complete, s->n_complete) &
-                      (room - 1);
+        uint32_t at = (uint32_t)hash_state(parts_of(l, s), s->n_parts, complete_of(l, s), s->n_complete) & (room - 1);
         while (table[at]) at = (at + 1) & (room - 1);
         table[at] = i;
     }
