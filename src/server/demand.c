@@ -1,8 +1,8 @@
 /* demand.c — what a request demands of the form of its answer.
  *
  * Called by generate.c before a job is made. Demands are checked as far as they can be without compiling them, so that
- * a client with a wrong one learns that; a right one is refused as not implemented, because the engine has no
- * constrained decoding. */
+ * a client with a wrong one learns that; a right one is refused as not implemented, because the server does not give
+ * jobs their filters yet. */
 #include "demand.h"
 
 enum { LONGEST_NAME = 64 };
