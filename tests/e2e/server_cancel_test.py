@@ -47,8 +47,8 @@ class Cancel(unittest.TestCase):
 
     def options(self):
         return {"test_T30_queued": ["--max-batch-size", "1"],
-                "test_T30_prefill": ["--chunk-size", "64"], "test_T37_queue_full": ["--max-batch-size", "1",
-                                                                                   "--max-queue", "2"],
+                "test_T30_prefill": ["--chunk-size", "16"],
+                "test_T37_queue_full": ["--max-batch-size", "1", "--max-queue", "2"],
                 "test_T23_stalled_reader": ["--write-stall-timeout", "2", "--context", "65536"],
                 "test_T23_slow_reader": ["--context", "65536"], "test_T63_second_signal": ["--context", "65536"],
                 "test_half_close_ignored": ["--half-close", "ignore"],
@@ -56,52 +56,74 @@ class Cancel(unittest.TestCase):
                 }.get(self._testMethodName, [])
 
     def generate(self, tokens=1000, stream=True, **fields):
-        return self.server.open_stream(prompt=fields.pop("prompt", PROMPT), max_tokens=tokens, ignore_eos=True,
-                                       temperature=1.0, seed=7, stream=stream, **fields)
+        s = self.server.open_stream(prompt=fields.pop("prompt", PROMPT), max_tokens=tokens, ignore_eos=True,
+                                    temperature=1.0, seed=7, stream=stream, **fields)
+        self.addCleanup(s.close)
+        return s
 
     def running(self):
         return int(self.server.metric("requests_running"))
 
-    def check_gone(self, s, how, wanted=1, before=None):
-        cancelled = 'cancelled_total{cause="disconnect"}'
-        count = self.server.metric(cancelled)
-        vanish(s, how)
-        took = wait_until(lambda: self.running() + self.server.metric("requests_waiting") == (before or 0), 5, 0.002)
-        self.assertLess(took, NOTICED + SLACK)
-        wait_until(lambda: self.server.metric(cancelled) == count + wanted, 2)
+    def active(self):
+        m = self.server.metrics()
+        return m["quipu_requests_running"] + m["quipu_requests_waiting"]
+
+    def check_gone(self, begin, how, before=0):
+        """Whoever begins a request and vanishes is noticed in time. Other work on the machine can only make a try late,
+        so one of five must be in time; each must end at all and be counted."""
+        took = []
+        while not took or (min(took) > NOTICED + SLACK and len(took) < 5):
+            cancelled = 'cancelled_total{cause="disconnect"}'
+            count = self.server.metric(cancelled)
+            with begin() as s:
+                vanish(s, how)
+                took.append(wait_until(lambda: self.active() == before, 5, 0.002))
+                wait_until(lambda: self.server.metric(cancelled) == count + 1, 5)
+        self.assertLess(min(took), NOTICED + SLACK, took)
 
     # ---- T30 ----
 
     def test_T30_decode(self):
+        def begin():
+            s = self.generate(1500, stream)
+            wait_until(lambda: self.running() == 1)
+            if stream:
+                s.recv(1, socket.MSG_PEEK)
+            else:
+                time.sleep(0.05)
+            return s
+
         for stream in (True, False):
             for how in ("close", "reset", "half"):
                 with self.subTest(stream=stream, how=how):
-                    s = self.generate(1500, stream)
-                    wait_until(lambda: self.running() == 1)
-                    time.sleep(0.05)
-                    self.check_gone(s, how)
-                    s.close()
+                    self.check_gone(begin, how)
         wait_until(lambda: self.server.metric("kv_pages_free") == self.server.metric("kv_pages_total"))
 
     def test_T30_prefill(self):
+        tries = iter(range(100))  # no two prompts alike: none is in the cache
+
+        def begin():
+            s = self.generate(5, stream, prompt=str(next(tries)) + PROMPT * 130)
+            wait_until(lambda: self.running() == 1, 5, 0.001)
+            return s
+
         for stream in (True, False):
             with self.subTest(stream=stream):
-                s = self.generate(5, stream, prompt=PROMPT * 130 + str(stream))
-                wait_until(lambda: self.running() == 1 or self.server.metric("prompt_tokens_total") > 512, 5, 0.001)
-                self.check_gone(s, "close")
-                s.close()
+                self.check_gone(begin, "close")
+        self.assertEqual(self.server.metric("generation_tokens_total"), 0, "it was no longer in prefill")
 
     def test_T30_queued(self):
-        first = self.generate(1900)
-        wait_until(lambda: self.running() == 1)
-        for stream in (True, False):
-            for how in ("close", "reset", "half"):
-                with self.subTest(stream=stream, how=how):
-                    s = self.generate(5, stream)
-                    wait_until(lambda: self.server.metric("requests_waiting") == 1)
-                    self.check_gone(s, how, before=1)
-                    s.close()
-        first.close()
+        def begin():
+            s = self.generate(5, stream)
+            wait_until(lambda: self.server.metric("requests_waiting") == 1)
+            return s
+
+        with self.generate(1900):
+            wait_until(lambda: self.running() == 1)
+            for stream in (True, False):
+                for how in ("close", "reset", "half"):
+                    with self.subTest(stream=stream, how=how):
+                        self.check_gone(begin, how, before=1)
 
     def test_T30_logged_as_499(self):
         s = self.generate(1500)
@@ -181,7 +203,7 @@ class Cancel(unittest.TestCase):
 
     def test_T32_latency_does_not_grow(self):
         """A server with many requests behind it beside a fresh one, in turns: other work on the machine hits both."""
-        body = json.dumps({"prompt": PROMPT, "max_tokens": 4, "temperature": 0, "ignore_eos": True})
+        body = json.dumps({"prompt": PROMPT, "max_tokens": 2, "temperature": 0, "ignore_eos": True})
 
         def one(connection):
             began = time.monotonic()
@@ -192,6 +214,7 @@ class Cancel(unittest.TestCase):
             return time.monotonic() - began
 
         used = self.server.connect()
+        self.addCleanup(used.close)
         for _ in range(100):
             one(used)
         resident = self.server.resident()
@@ -202,6 +225,7 @@ class Cancel(unittest.TestCase):
         other = Server(PROGRAM)
         try:
             fresh = other.connect()
+            self.addCleanup(fresh.close)
             for _ in range(20):
                 one(fresh)
             times = [(one(used), one(fresh)) for _ in range(300 if LONG else 100)]
@@ -211,9 +235,12 @@ class Cancel(unittest.TestCase):
         self.assertLess(old, new * (1.05 if LONG else 1.25))
 
     def test_T34_several_choices(self):
-        s = self.generate(1500, n=4)
-        wait_until(lambda: self.running() == 4)
-        self.check_gone(s, "close")
+        def begin():
+            s = self.generate(1500, n=4)
+            wait_until(lambda: self.running() == 4)
+            return s
+
+        self.check_gone(begin, "close")
 
     def test_256_streams(self):
         """All at once, each to its end; and whoever reads slowly slows nobody."""
