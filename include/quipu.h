@@ -414,6 +414,9 @@ typedef struct qp_filter {
     void (*free)(void *user);                                   /* when the job has ended; may be NULL */
 } qp_filter;
 
+/* How the hidden states behind the final norm of a prompt's tokens become one vector. */
+typedef enum qp_pooling { QP_POOL_NONE, QP_POOL_MEAN, QP_POOL_LAST } qp_pooling;
+
 typedef struct qp_job_options {
     size_t size;
     const char *prompt;      /* text, tokenised with its special tokens ... */
@@ -462,6 +465,8 @@ typedef struct qp_job_options {
     bool score_prompt;  /* qp_job_peek_scores; the prompt is then computed anew, with n_top alternatives */
     const qp_adapter_use *adapters; /* n_adapters, at most 8 */
     size_t n_adapters;
+    qp_pooling pooling; /* not QP_POOL_NONE: no answer, but qp_job_peek_embedding */
+    bool no_reuse;      /* the prompt is not looked for in the cache, and what is computed is not left there */
 } qp_job_options;
 
 /* Submits. Refuses at once what can never fit. All of `options` is copied. */
@@ -545,6 +550,10 @@ QP_API const int32_t *qp_job_peek_prompt(const qp_job *job, size_t *count);
  * the model has them before any stage. *count: how many are done; all of them when the job's first text or a regular
  * end was read. Borrowed until the job is freed; logits are NULL. */
 QP_API const qp_token *qp_job_peek_scores(const qp_job *job, size_t *count);
+
+/* With options.pooling, when its end (QP_FINISH_LENGTH) was read: the prompt as a vector of length 1 with *count
+ * numbers, the model's hidden width. NULL before. Borrowed until the job is freed. */
+QP_API const float *qp_job_peek_embedding(const qp_job *job, size_t *count);
 
 typedef enum qp_job_state { QP_JOB_WAITING, QP_JOB_PROMPT, QP_JOB_RUNNING, QP_JOB_ENDED } qp_job_state;
 typedef struct qp_job_progress {

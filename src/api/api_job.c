@@ -50,6 +50,9 @@ static qp_status check_options(const qp_generator *g, const qp_job_options *o, q
     if (!tok_of(g) && (o->prompt || o->negative_prompt || o->n_stop || o->n_ban || o->heal))
         return err_set(err, QP_BAD_ARGUMENT, 0,
                        "the model has no tokenizer: give ids, no stop or banned texts, no healing");
+    if (o->pooling != QP_POOL_NONE && (has_negative || o->n_filters || o->heal || o->score_prompt))
+        return err_set(err, QP_BAD_ARGUMENT, 0,
+                       "a job with pooling makes no answer: it takes no negative prompt, filters, healing or scores");
     if (o->n_top < 0 || o->n_top > 1024)
         return err_set(err, QP_BAD_ARGUMENT, 0, "n_top is %d, allowed are 0 to 1024", o->n_top);
     return QP_OK;
@@ -131,11 +134,17 @@ static qp_status gather_sampling(gathered *a, const qp_generator *g, const qp_jo
 
 static uint64_t pages_for(uint64_t tokens) { return (tokens + DEV_PAGE_TOKENS - 1) / DEV_PAGE_TOKENS; }
 
+/* Of a prompt with its answer. */
+static uint64_t most_tokens(const qp_generator *g) {
+    const uint64_t capacity = engine_capacity(g->engine);
+    return g->max_length && g->max_length < capacity ? g->max_length : capacity;
+}
+
 /* Most tokens that a prompt (and a negative one) can be continued by. */
 static uint64_t room_for_answer(const qp_generator *g, uint64_t n, uint64_t n_negative) {
-    const uint64_t capacity = engine_capacity(g->engine), pages = capacity / DEV_PAGE_TOKENS;
+    const uint64_t pages = engine_capacity(g->engine) / DEV_PAGE_TOKENS;
     const uint64_t longest = n > n_negative ? n : n_negative;
-    uint64_t most = g->max_length && g->max_length < capacity ? g->max_length : capacity, low = 0;
+    uint64_t most = most_tokens(g), low = 0;
     most = longest < most ? most - longest : 0;
     while (n_negative && low < most) {
         const uint64_t middle = most - (most - low) / 2;
@@ -149,11 +158,11 @@ static uint64_t room_for_answer(const qp_generator *g, uint64_t n, uint64_t n_ne
 
 static qp_status set_length(gathered *a, const qp_generator *g, const qp_job_options *o, qp_error *err) {
     job_setup *s = &a->setup;
-    const uint64_t room = room_for_answer(g, s->n_ids, s->n_negative_ids), capacity = engine_capacity(g->engine);
+    uint64_t room = room_for_answer(g, s->n_ids, s->n_negative_ids);
+    if (o->pooling != QP_POOL_NONE && !room && s->n_ids <= most_tokens(g)) room = 1; /* nothing comes behind it */
     if (!room)
         return err_set(err, QP_TOO_LARGE, 0, "the prompt has %zu tokens, the context holds %llu including the answer",
-                       s->n_ids + s->n_negative_ids,
-                       (unsigned long long)(g->max_length && g->max_length < capacity ? g->max_length : capacity));
+                       s->n_ids + s->n_negative_ids, (unsigned long long)most_tokens(g));
     s->max_new_tokens = o->max_new_tokens && o->max_new_tokens < room ? o->max_new_tokens : (size_t)room;
     s->min_new_tokens = o->min_new_tokens;
     return QP_OK;
@@ -177,6 +186,9 @@ static qp_status gather(gathered *a, const qp_generator *g, const qp_job_options
                               .show_special = o->show_special,
                               .heal = o->heal,
                               .score_prompt = o->score_prompt,
+                              .no_reuse = o->no_reuse,
+                              .pooling = o->pooling,
+                              .hidden = g->model->model->shape.hidden,
                               .filters = o->filters,
                               .n_filters = o->n_filters,
                               .priority = o->priority,
@@ -311,6 +323,13 @@ const qp_token *qp_job_peek_scores(const qp_job *handle, size_t *count) {
     score *s = &handle->job->score;
     *count = atomic_load_explicit(&s->n_done, memory_order_acquire);
     return s->tokens;
+}
+
+const float *qp_job_peek_embedding(const qp_job *handle, size_t *count) {
+    const job *j = handle->job;
+    const bool is_there = atomic_load(&j->state) == QP_JOB_ENDED && embed_is_complete(&j->embed);
+    *count = is_there ? (size_t)j->embed.width : 0;
+    return is_there ? j->embed.vector : NULL;
 }
 
 const char *qp_finish_text(qp_finish finish) {

@@ -269,7 +269,18 @@ static void take(engine *e, pick *p) {
     }
 }
 
+/* Whose prompt has become a vector: there is nothing to choose. */
+static void end_embedded(engine *e) {
+    for (int i = 0; i < e->step.n_parts; i++) {
+        job *j = e->step.parts[i].job;
+        if (j->has_ended || !embed_is_complete(&j->embed)) continue;
+        note_first(j);
+        engine_end(e, j, QP_FINISH_LENGTH, NULL);
+    }
+}
+
 void engine_emit(engine *e) {
+    end_embedded(e);
     for (int i = 0; i < e->step.n_picks; i++) {
         take(e, &e->step.picks[i]);
         if (i % GIVE_WAY == GIVE_WAY - 1 || i + 1 == e->step.n_picks) bell_give_way();

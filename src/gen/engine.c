@@ -231,6 +231,7 @@ void engine_free(engine *e) {
     mem_free(e->step.prompts);
     mem_free(e->step.picks);
     mem_free(e->logits);
+    mem_free(e->states);
     bell_close(&e->shared_bell);
     mem_free(e);
 }

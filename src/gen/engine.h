@@ -45,7 +45,7 @@ typedef struct step {
     step_part parts[MODEL_MAX_ROWS];
     int n_parts, n_decode_rows, n_prompt_rows, n_score_rows;
     double prompt_units;
-    int32_t ids[MODEL_MAX_ROWS], logit_rows[MODEL_MAX_ROWS];
+    int32_t ids[MODEL_MAX_ROWS], logit_rows[MODEL_MAX_ROWS], state_rows[MODEL_MAX_ROWS];
     row_span spans[MODEL_MAX_ROWS];
     uint64_t rope_lengths[MODEL_MAX_ROWS];
     const lora_set *adapters[MODEL_MAX_ROWS];
@@ -77,6 +77,8 @@ typedef struct engine {
     pace pace;
     float *logits; /* [n_logit_rows][vocabulary] */
     size_t n_logit_rows;
+    float *states; /* [n_state_rows][hidden] */
+    size_t n_state_rows;
     pool *pool; /* for sampling; NULL until it pays */
     bool pool_failed;
     sampler_room *rooms[ENGINE_MOST_ROOMS]; /* [n_rooms], one for each thread of the pool */

@@ -64,15 +64,29 @@ static void add_scores(step *s, job *j, int n_rows) {
     }
 }
 
+/* Hidden states of the prompt, where its vector is wanted. */
+static void add_states(step *s, job *j, int n_rows) {
+    const lane *l = &j->lanes[0];
+    embed *em = &j->embed;
+    em->n_rows = 0;
+    em->row = s->in.n_state_rows;
+    for (int i = 0; i < n_rows; i++) {
+        if (!embed_wants(em, (size_t)l->chain.length + (size_t)i)) continue;
+        s->state_rows[s->in.n_state_rows++] = s->in.n_rows + i;
+        em->n_rows++;
+    }
+}
+
 static void add_part(engine *e, const step_part *part) {
     step *s = &e->step;
     lane *l = &part->job->lanes[part->lane];
     add_spans(e, part->job, l, part->n_rows);
     for (int i = 0; i < part->n_rows; i++) s->ids[s->in.n_rows + i] = l->ids[l->chain.length + i];
     if (!part->lane) add_scores(s, part->job, part->n_rows);
+    if (!part->lane) add_states(s, part->job, part->n_rows);
     s->in.n_rows += part->n_rows;
     part->job->logit_row[part->lane] = -1;
-    if (l->chain.length + part->n_rows < (int64_t)l->n) return;
+    if (l->chain.length + part->n_rows < (int64_t)l->n || embed_is_on(&part->job->embed)) return;
     part->job->logit_row[part->lane] = s->in.n_logit_rows;
     s->logit_rows[s->in.n_logit_rows++] = s->in.n_rows - 1;
 }
@@ -84,6 +98,7 @@ void engine_fill(engine *e) {
                          .rope_lengths = s->rope_lengths,
                          .adapters = s->adapters,
                          .logit_rows = s->logit_rows,
+                         .state_rows = s->state_rows,
                          .kv = e->store.views};
     for (int i = 0; i < s->n_parts; i++) add_part(e, &s->parts[i]);
 }

@@ -167,6 +167,7 @@ static qp_status fill(job *j, const job_setup *s, qp_error *err) {
     ERR_TRY(open_text(j, s, err));
     if (heals) ERR_TRY(open_heal(j, s, err));
     if (s->score_prompt) ERR_TRY(score_open(&j->score, j->lanes[0].n_prompt, s->mailbox.n_top, err));
+    ERR_TRY(embed_open(&j->embed, s->pooling, j->lanes[0].n_prompt, s->hidden, err));
     ERR_TRY(sampler_new(&j->sampler, &s->sampling, err));
     return fill_arrays(j, s, err);
 }
@@ -181,6 +182,7 @@ static void set_limits(job *j, const job_setup *s) {
     j->min_new_tokens = s->min_new_tokens;
     j->wants = s->mailbox;
     j->wants_tokens = s->mailbox.wants_tokens;
+    j->no_reuse = s->no_reuse;
     j->loop.repeats = s->loop_repeats;
     j->end.stop_id = -1;
     j->t_submitted = clock_now();
@@ -246,6 +248,7 @@ void job_let_go(job *j) {
     mailbox_close(&j->mailbox);
     inbox_let_go(j->inbox);
     score_close(&j->score);
+    embed_close(&j->embed);
     mem_free(j->prompt);
     mem_free(j);
 }

@@ -6,6 +6,7 @@
 #ifndef GEN_JOB_H
 #define GEN_JOB_H
 
+#include "embed.h"
 #include "hold.h"
 #include "loop.h"
 #include "score.h"
@@ -42,7 +43,9 @@ typedef struct job_setup {
     size_t max_new_tokens; /* at least 1: what fits is settled before */
     size_t min_new_tokens;
     bool limited; /* max_new_tokens is the client's, not the cache's */
-    bool show_special, heal, score_prompt;
+    bool show_special, heal, score_prompt, no_reuse;
+    qp_pooling pooling;
+    int hidden; /* width of the model's hidden states */
     sampler_setup sampling;
     const int32_t *end_ids; /* tokens that end the job */
     size_t n_end_ids;
@@ -67,6 +70,7 @@ struct job {
     atomic_int state; /* qp_job_state */
     atomic_size_t prompt_done, new_tokens, pages, queue_place, cached;
     score score; /* of the prompt: written by the engine, read as far as it is done */
+    embed embed; /* likewise; by the reader only when the job has ended */
     size_t n_prompt;
     int32_t *prompt; /* [n_prompt], for the client */
 
@@ -98,7 +102,7 @@ struct job {
     int n_bypassed;
     uint64_t tried_at; /* engine's n_releases when it last did not fit */
     bool is_running;   /* has a place among the running: pages and rows of steps */
-    bool wants_tokens;
+    bool wants_tokens, no_reuse;
     int logit_row[JOB_LANES]; /* of this step; -1: none */
     double t_submitted, t_started, t_prefilled, t_first, queue_deadline, deadline;
     job_end end;
@@ -112,6 +116,11 @@ void job_take_sets(job *j, uint32_t *dry_breakers, uint32_t *xtc_keep);
 /* One owner lets go; the last frees. */
 void job_let_go(job *j);
 void job_cancel(job *j);
+
+/* Must all of the prompt be computed, whatever the cache holds? */
+static inline bool job_is_private(job *j) {
+    return j->no_reuse || score_is_open(&j->score) || embed_needs_all(&j->embed);
+}
 
 static inline size_t job_new_tokens(const job *j) { return j->lanes[0].n - j->lanes[0].n_prompt; }
 /* By the engine: an id more in all lanes. */

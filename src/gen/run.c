@@ -6,19 +6,24 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-static qp_status reserve_logits(engine *e, size_t rows, qp_error *err) {
-    if (rows <= e->n_logit_rows) return QP_OK;
-    const size_t vocabulary = (size_t)e->model->shape.vocabulary;
-    float *more = mem_resize(e->logits, rows, vocabulary * sizeof *more);
-    if (!more) return err_no_memory(err, rows * vocabulary * sizeof *more, "the logits of a step");
-    e->logits = more;
-    e->n_logit_rows = rows;
+/* *held: rows that *room has room for. */
+static qp_status reserve(float **room, size_t *held, int rows, int width, const char *what, qp_error *err) {
+    const size_t bytes = (size_t)width * sizeof(float);
+    if ((size_t)rows <= *held) return QP_OK;
+    float *more = mem_resize(*room, (size_t)rows, bytes);
+    if (!more) return err_no_memory(err, (size_t)rows * bytes, what);
+    *room = more;
+    *held = (size_t)rows;
     return QP_OK;
 }
 
 static qp_status compute(engine *e, qp_error *err) {
-    ERR_TRY(reserve_logits(e, (size_t)e->step.in.n_logit_rows, err));
-    return model_step(e->model, &e->step.in, e->logits, err);
+    const model_shape *shape = &e->model->shape;
+    step_input *in = &e->step.in;
+    ERR_TRY(reserve(&e->logits, &e->n_logit_rows, in->n_logit_rows, shape->vocabulary, "the logits of a step", err));
+    ERR_TRY(reserve(&e->states, &e->n_state_rows, in->n_state_rows, shape->hidden, "the states of a step", err));
+    in->states = e->states;
+    return model_step(e->model, in, e->logits, err);
 }
 
 static void fail_all(engine *e, qp_status status, const qp_error *why) {
@@ -47,6 +52,7 @@ bool engine_run(engine *e) {
         lane *l = &s->parts[i].job->lanes[s->parts[i].lane];
         if (!s->parts[i].lane && s->parts[i].job->score.n_rows)
             score_take(&s->parts[i].job->score, e->logits, e->model->shape.vocabulary, l->ids);
+        if (!s->parts[i].lane) embed_take(&s->parts[i].job->embed, e->states);
         chain_advance(&l->chain, l->ids, l->chain.length + s->parts[i].n_rows);
         note_progress(s->parts[i].job);
     }

@@ -72,7 +72,7 @@ static void open_chains(engine *e, job *j) {
         lane *l = &j->lanes[k];
         l->n_cached = 0;
         chain_open(&l->chain, e->pages, engine_lane_root(e, j, l));
-        if (e->options.no_reuse || score_is_open(&j->score)) chain_make_private(&l->chain);
+        if (e->options.no_reuse || job_is_private(j)) chain_make_private(&l->chain);
         reuse(e, l);
     }
 }
@@ -218,11 +218,12 @@ static int64_t common_ids(const lane *mine, const lane *other) {
 /* Whether another prompt of this step, or one before it in the order, is filling the page that the lane needs next. */
 static bool is_following(const engine *e, const job *j, const lane *l) {
     const int64_t page = l->chain.length / DEV_PAGE_TOKENS;
-    if (e->options.no_reuse || l->chain.length % DEV_PAGE_TOKENS) return false;
+    if (l->chain.is_private || l->chain.length % DEV_PAGE_TOKENS) return false;
     for (int i = 0; i < e->n_running && e->running[i] != j; i++)
         for (int k = 0; k < e->running[i]->n_lanes; k++) {
             const lane *other = &e->running[i]->lanes[k];
-            if (todo(other) < 2 || other->chain.root != l->chain.root || other->chain.length < l->chain.length)
+            if (todo(other) < 2 || other->chain.is_private || other->chain.root != l->chain.root ||
+                other->chain.length < l->chain.length)
                 continue;
             if (page && other->chain.pages[page - 1] != l->chain.pages[page - 1]) continue;
             if (other->chain.length < (page + 1) * DEV_PAGE_TOKENS && common_ids(l, other) > 1) return true;

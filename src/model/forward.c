@@ -371,8 +371,8 @@ static void run_embed(forward *f, const step_input *in) {
     f->dev->ops->embed(f->dev, &positions);
 }
 
-/* Final norm and head of up to LOGIT_BLOCK rows. */
-static void run_head(forward *f, const int32_t *rows, int n_rows, float *host) {
+/* Of up to LOGIT_BLOCK rows, into f->picked. */
+static void run_final_norm(forward *f, const int32_t *rows, int n_rows) {
     const model_shape *s = f->shape;
     const norm_args norm = {.kind = s->norm,
                             .x = f->buffers[BUF_STREAM],
@@ -383,12 +383,17 @@ static void run_head(forward *f, const int32_t *rows, int n_rows, float *host) {
                             .bias = weights_vector(f->weights, SLOT_FINAL_NORM_B, 0),
                             .eps = s->norm_eps,
                             .out = f->picked};
+    f->dev->ops->norm(f->dev, &norm);
+}
+
+/* Logits of the rows in f->picked. */
+static void run_head(forward *f, int n_rows, float *host) {
+    const model_shape *s = f->shape;
     const dev_weight *head = weights_matrix(f->weights, s->tied ? SLOT_EMBED : SLOT_HEAD, 0);
     const matmul_part part = {
         .w = head, .bias = weights_vector(f->weights, SLOT_HEAD_B, 0), .out = f->logits, .out_stride = s->vocabulary};
     const matmul_args matmul = {.x = f->picked, .x_stride = s->hidden, .n_rows = n_rows, .n_parts = 1, .parts = {part}};
     const limit_args limit = {f->logits, n_rows, s->vocabulary, s->logit_scale, s->logit_cap, 0};
-    f->dev->ops->norm(f->dev, &norm);
     f->dev->ops->matmul(f->dev, &matmul);
     if (s->logit_scale != 1 || s->logit_cap != 0) f->dev->ops->limit(f->dev, &limit);
     f->dev->ops->download(f->dev, host, f->logits, (size_t)n_rows * (size_t)s->vocabulary * sizeof(float));
@@ -413,7 +418,14 @@ qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error
     for (int i = 0; i < f->plan->n_ops; i++) run_op[f->plan->ops[i].kind](f, &f->plan->ops[i], in);
     for (int done = 0; done < in->n_logit_rows; done += LOGIT_BLOCK) {
         const int left = in->n_logit_rows - done, n = left < LOGIT_BLOCK ? left : LOGIT_BLOCK;
-        run_head(f, in->logit_rows + done, n, logits + (size_t)done * (size_t)f->shape->vocabulary);
+        run_final_norm(f, in->logit_rows + done, n);
+        run_head(f, n, logits + (size_t)done * (size_t)f->shape->vocabulary);
+    }
+    for (int done = 0; done < in->n_state_rows; done += LOGIT_BLOCK) {
+        const int left = in->n_state_rows - done, n = left < LOGIT_BLOCK ? left : LOGIT_BLOCK;
+        const size_t width = (size_t)f->shape->hidden;
+        run_final_norm(f, in->state_rows + done, n);
+        f->dev->ops->download(f->dev, in->states + (size_t)done * width, f->picked, (size_t)n * width * sizeof(float));
     }
     return f->dev->ops->finish(f->dev, err);
 }

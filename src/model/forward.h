@@ -27,8 +27,8 @@ qp_status forward_open(forward *out, device *dev, const model_shape *shape, cons
 void forward_close(forward *f);
 /* Bytes of scratch per row of a step, for plans of memory. */
 size_t forward_row_bytes(const model_shape *shape, const plan *p);
-/* Writes logits [n_logit_rows][vocabulary] to host memory when the device has finished. The step's ids must be in the
- * vocabulary and its rows at most max_rows. */
+/* Writes logits [n_logit_rows][vocabulary], and in->states, to host memory when the device has finished. The step's ids
+ * must be in the vocabulary and its rows at most max_rows. */
 qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error *err);
 
 #endif

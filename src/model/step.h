@@ -14,6 +14,9 @@ typedef struct step_input {
     const lora_set *const *adapters; /* [n_spans]: of each sequence, NULL for none; NULL: none at all */
     int n_logit_rows;
     const int32_t *logit_rows; /* [n_logit_rows], ascending: rows whose logits are wanted */
+    int n_state_rows;
+    const int32_t *state_rows; /* [n_state_rows], ascending: rows whose hidden state behind the final norm is wanted */
+    float *states;             /* [n_state_rows][hidden], host memory: where they go */
     const kv_view *kv;         /* [n_layers] */
 } step_input;
 

@@ -89,6 +89,8 @@
     X(MODEL, rope_yarn, "rope-yarn", 0, REAL, 1, 1e6, NULL, NULL, "N", "YaRN by this factor over the trained context") \
     X(MODEL, prompt_template, "prompt-template", 0, TEXT, 0, 0, NULL, NULL, "NAME",                                    \
       "chat template of template_dir instead of the model's own")                                                      \
+    X(MODEL, embedding_pooling, "embedding-pooling", 0, CHOICE, 0, 0, "auto|mean|last", "auto", "auto|mean|last",      \
+      "what of a text makes its embedding: the mean of all tokens or the last one; auto: as the model's folder says")  \
     X(MODEL, template_dir, "template-dir", 0, TEXT, 0, 0, NULL, "templates", "DIR", "folder of NAME.jinja files")      \
                                                                                                                        \
     X(SAMPLING, override_preset, "override-preset", 0, TEXT, 0, 0, NULL, NULL, "NAME",                                 \

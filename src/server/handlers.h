@@ -17,9 +17,12 @@ route_handler tokens_encode, tokens_decode, tokens_tokenize, tokens_detokenize, 
 /* jobs_routes.c */
 route_handler jobs_list, jobs_cancel, jobs_slots;
 /* info_routes.c */
-route_handler info_permission, info_props, info_service, info_not_implemented, info_root;
+route_handler info_permission, info_props, info_service, info_not_implemented, info_no_other_model, info_no_ranking,
+    info_root;
 /* oai_routes.c */
-route_handler oai_chat, oai_completions, oai_embeddings, oai_openapi;
+route_handler oai_chat, oai_completions, oai_openapi;
+/* embeddings.c */
+route_handler embeddings_openai, embeddings_llamacpp;
 /* responses.c */
 route_handler responses_create, responses_count;
 /* anthropic.c */

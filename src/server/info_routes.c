@@ -38,6 +38,16 @@ void info_not_implemented(http_request *r) {
     reply_error(r, FAULT_NOT_IMPLEMENTED, NULL, "%s is not implemented by this server", r->path);
 }
 
+void info_no_other_model(http_request *r) {
+    reply_error(r, FAULT_NOT_IMPLEMENTED, NULL,
+                "%s: the loaded model makes the embeddings; another one is loaded by /v1/model/load", r->path);
+}
+
+void info_no_ranking(http_request *r) {
+    reply_error(r, FAULT_NOT_IMPLEMENTED, NULL,
+                "%s: no model of this version scores pairs of texts; compare their embeddings instead", r->path);
+}
+
 void info_root(http_request *r) {
     reply_json(r, 200,
                json_pack("{s:s,s:s,s:s}", "name", "quipu", "version", QUIPU_VERSION, "page",

@@ -6,7 +6,9 @@
 #include "loader.h"
 #include "base/clock.h"
 #include "base/cpuid.h"
+#include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/signals.h"
 #include "health.h"
@@ -182,6 +184,25 @@ static qp_status open_generator(const loader *l, model_slot *m, qp_error *err) {
     return qp_generator_new(&m->generator, m->model, &m->limits, err);
 }
 
+/* sentence-transformers write down how a model's vectors are made; a folder without that file means the mean. */
+static qp_status set_pooling(model_slot *m, const config *c, const char *folder, qp_error *err) {
+    char path[4200];
+    json_t *file;
+    bool is_last = !strcmp(c->embedding_pooling, "last"), is_mean = !strcmp(c->embedding_pooling, "mean");
+    snprintf(path, sizeof path, "%s/1_Pooling/config.json", folder);
+    if (!is_last && !is_mean && file_exists(path)) {
+        ERR_TRY(json_load_path(&file, path, 1 << 20, err));
+        is_last = json_is_true(json_object_get(file, "pooling_mode_lasttoken"));
+        is_mean = json_is_true(json_object_get(file, "pooling_mode_mean_tokens"));
+        json_decref(file);
+        if (is_last == is_mean)
+            return err_set(err, QP_UNSUPPORTED, 0,
+                           "%s: neither the mean nor the last token alone; embedding_pooling chooses one", path);
+    }
+    m->pooling = is_last ? QP_POOL_LAST : QP_POOL_MEAN;
+    return QP_OK;
+}
+
 static qp_status open_template(const loader *l, model_slot *m, qp_error *err) {
     const config *c = l->server->config;
     const char *name = *l->order.prompt_template ? l->order.prompt_template : c->prompt_template;
@@ -211,6 +232,7 @@ static qp_status open_slot(loader *l, model_slot **out, qp_error *err) {
     qp_status status = open_model(l, m, err);
     if (status == QP_OK) status = open_generator(l, m, err);
     if (status == QP_OK) status = open_template(l, m, err);
+    if (status == QP_OK) status = set_pooling(m, l->server->config, l->order.path, err);
     if (status != QP_OK) return models_slot_free(m), status;
     set_fingerprint(m);
     *out = m;

@@ -29,6 +29,7 @@ typedef struct model_slot {
     qp_model_info info;
     qp_generator_options limits;  /* as they are in use, without zeros */
     uint64_t max_length;          /* tokens of prompt and answer together */
+    qp_pooling pooling;           /* of embeddings */
     char fingerprint[16];         /* "q" and hex digits: build, model, kernels */
     chat_template *chat_template; /* NULL: none; swapped by /v1/template/switch */
 } model_slot;

@@ -4,6 +4,7 @@
  * Called by oai_routes.c. Bodies that no table describes are told as objects with the members that they need. */
 #include "openapi.h"
 #include "ask.h"
+#include "embedding_fields.h"
 #include "route.h"
 #include <stdio.h>
 
@@ -81,6 +82,11 @@ static json_t *chat_schema(void) {
     return schema;
 }
 
+static json_t *embedding_schema(void) {
+    const field_row *const tables[] = {embedding_rows};
+    return table_schema(tables, &embedding_row_count, 1, "input");
+}
+
 static json_t *text_schema(void) {
     const field_row *const tables[] = {ask_common_rows, ask_text_rows, gen_rows};
     const size_t counts[] = {ask_common_count, ask_text_count, gen_row_count};
@@ -98,7 +104,8 @@ static const body_row bodies[] = {
     {"/v1/responses/input_tokens", "input", ""},
     {"/v1/messages", "messages", "array"},
     {"/v1/messages/count_tokens", "messages", "array"},
-    {"/v1/embeddings", "input", ""},
+    {"/embedding", "content", ""},
+    {"/api/extra/embeddings", "input", ""},
     {"/v1/token/encode", "text", ""},
     {"/v1/token/decode", "tokens", "array"},
     {"/detokenize", "tokens", "array"},
@@ -110,6 +117,7 @@ static const body_row bodies[] = {
 static json_t *body_schema(const char *path) {
     if (!strcmp(path, "/v1/chat/completions")) return json_pack("{s:s}", "$ref", "#/components/schemas/ChatRequest");
     if (!strcmp(path, "/v1/completions")) return json_pack("{s:s}", "$ref", "#/components/schemas/CompletionRequest");
+    if (!strcmp(path, "/v1/embeddings")) return json_pack("{s:s}", "$ref", "#/components/schemas/EmbeddingRequest");
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         if (strcmp(bodies[i].path, path)) continue;
         json_t *member = *bodies[i].type ? json_pack("{s:s}", "type", bodies[i].type) : json_object();
@@ -173,8 +181,9 @@ static json_t *messages_error_schema(void) {
 }
 
 json_t *openapi_describe(const char *version) {
-    json_t *schemas = json_pack("{s:o,s:o,s:o,s:o}", "ChatRequest", chat_schema(), "CompletionRequest", text_schema(),
-                                "Error", error_schema(), "MessagesError", messages_error_schema());
+    json_t *schemas = json_pack("{s:o,s:o,s:o,s:o,s:o}", "ChatRequest", chat_schema(), "CompletionRequest",
+                                text_schema(), "EmbeddingRequest", embedding_schema(), "Error", error_schema(),
+                                "MessagesError", messages_error_schema());
     json_t *schemes = json_pack("{s:{s:s,s:s}}", "key", "type", "http", "scheme", "bearer");
     return json_pack("{s:s,s:{s:s,s:s},s:[{s:[]}],s:o,s:{s:o,s:o}}", "openapi", "3.0.3", "info", "title", "quipu",
                      "version", version, "security", "key", "paths", paths(), "components", "schemas", schemas,

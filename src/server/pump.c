@@ -271,8 +271,8 @@ static void finish_group(group *g) {
     if (cause != CAUSE_NONE && cause != CAUSE_STOP) metrics_cancelled(s->metrics, cause);
     metrics_observe(s->metrics, METRIC_e2e_request_latency_seconds, clock_now() - g->request->arrived, 1);
     http_listen(g->request, NULL);
-    g->calls->on_done(g->user);
     exchange_of(g->request)->group = NULL;
+    g->calls->on_done(g->user); /* may submit the request's next jobs */
     leave(g->pump, g);
     /* A note that came before http_listen is still in the inbox: it frees the group then. */
     pthread_mutex_lock(&g->pump->lock);

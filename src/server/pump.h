@@ -21,7 +21,7 @@ typedef struct pump_calls {
     void (*on_end)(void *user, int choice, const qp_event *event, const qp_error *failure);
     /* Nothing was answered for one ping interval: a stream should begin now. May be NULL. */
     void (*on_late)(void *user);
-    /* After the last on_end: completes the answer and frees `user`. */
+    /* After the last on_end: completes the answer and frees `user`, or submits more jobs of the same request. */
     void (*on_done)(void *user);
 } pump_calls;
 

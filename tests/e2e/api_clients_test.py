@@ -166,6 +166,15 @@ e = raised(openai.NotFoundError, lambda: client.models.retrieve("none"))
 e = raised(openai.InternalServerError, lambda: client.chat.completions.create(
     model="demo", messages=hello, response_format={"type": "json_object"}))
 assert e.status_code == 501 and e.code == "not_implemented"
+# Its strict mode refuses the base64 that it asks for itself.
+texts = ["The cat sat on the mat.", "Once upon a time"]
+coded = loose.embeddings.create(model="demo", input=texts)
+plain = client.embeddings.create(model="demo", input=texts, encoding_format="float", dimensions=64)
+assert [d.index for d in coded.data] == [0, 1] and len(plain.data[0].embedding) == 64
+assert abs(sum(x * x for x in coded.data[1].embedding) - 1) < 1e-5
+assert coded.usage.prompt_tokens == plain.usage.total_tokens > 0
+scale = coded.data[0].embedding[0] / plain.data[0].embedding[0]
+assert all(abs(a - b * scale) < 1e-5 for a, b in zip(coded.data[0].embedding, plain.data[0].embedding))
 tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
 assert client.chat.completions.create(model="demo", messages=hello, tools=tools, max_tokens=5).choices[0].message
 print("all is well")
