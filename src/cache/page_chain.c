@@ -14,13 +14,25 @@ static int pages_for(int64_t tokens) { return (int)((tokens + DEV_PAGE_TOKENS - 
 
 void chain_open(chain *out, page_table *t, uint64_t root) { *out = (chain){.table = t, .root = root}; }
 
+/* Of use to nobody: what is before it has been given up, and nobody has gone on behind it. */
+static bool is_lost(const chain *c, int32_t p) {
+    const page *at = &c->table->pages[p];
+    const int32_t first = c->pages[c->n_given_up];
+    return c->table->pages[first].parent == page_orphaned(first) && at->n_refs == 1 && !at->n_children;
+}
+
 /* From the last to the first: parents become younger than their children. */
 static void give_from(chain *c, int keep) {
-    while (c->n_pages > keep) pages_give(c->table, c->pages[--c->n_pages]);
+    while (c->n_pages > keep) {
+        const int32_t p = c->pages[c->n_pages - 1];
+        if (is_lost(c, p)) pages_cut(c->table, p, 0);
+        pages_give(c->table, p);
+        c->n_pages--;
+    }
 }
 
 void chain_close(chain *c) {
-    if (c->table) give_from(c, 0);
+    if (c->table) give_from(c, c->n_given_up);
     mem_free(c->pages);
     *c = (chain){0};
 }
@@ -145,7 +157,7 @@ int64_t chain_reuse(chain *c, const int32_t *ids, int64_t n, page_copy *copy) {
 
 qp_status chain_reserve(chain *c, int64_t tokens, qp_error *err) {
     const page_table *t = c->table;
-    if (tokens > (int64_t)t->n_pages * DEV_PAGE_TOKENS)
+    if (pages_for(tokens) - c->n_given_up > t->n_pages)
         return err_set(err, QP_TOO_LARGE, 0, "%lld tokens do not fit into a cache of %lld tokens", (long long)tokens,
                        (long long)t->n_pages * DEV_PAGE_TOKENS);
     const int need = pages_for(tokens), more = need - c->n_pages;
@@ -197,6 +209,16 @@ void chain_advance(chain *c, const int32_t *ids, int64_t length) {
     c->length = length;
 }
 
+int chain_give_up(chain *c, int64_t position) {
+    const int before = pages_available(c->table), last = (int)(c->length / DEV_PAGE_TOKENS) - 2;
+    while (c->n_given_up < last && (int64_t)(c->n_given_up + 1) * DEV_PAGE_TOKENS <= position) {
+        c->table->has_given_up = true;
+        pages_give(c->table, c->pages[c->n_given_up]);
+        c->pages[c->n_given_up++] = -1;
+    }
+    return pages_available(c->table) - before;
+}
+
 /* Whether a page can be had once the pages from `keep` on are given back. */
 static bool will_have_page(const chain *c, int keep) {
     for (int i = keep; i < c->n_pages; i++)
@@ -219,7 +241,7 @@ static void leave_page(chain *c, int n_tokens, page_copy *copy) {
 }
 
 qp_status chain_rewind(chain *c, int64_t length, page_copy *copy, qp_error *err) {
-    assert(length >= 0 && length <= c->length);
+    assert(length >= chain_least(c) && length <= c->length);
     *copy = (page_copy){0};
     const int keep = pages_for(length), slot = (int)(length % DEV_PAGE_TOKENS);
     const page *cut = slot ? &c->table->pages[c->pages[keep - 1]] : NULL;

@@ -139,3 +139,12 @@ int order_longest(const page_table *t, int32_t parent, uint64_t root, const int3
     *found = is_before_longer ? d.before : d.after;
     return is_before_longer ? d.same_before : d.same_after;
 }
+
+int32_t order_first_child(const page_table *t, int32_t parent, uint64_t root) {
+    const place x = {root, parent, -1, 0, NULL};
+    descent d = {.before = -1, .after = -1};
+    for (int32_t p = t->order; p >= 0;) p = *step(t, &d, p, &x);
+    if (d.after < 0) return -1;
+    const page *at = &t->pages[d.after];
+    return at->parent == parent && at->root == root ? d.after : -1;
+}

@@ -4,7 +4,9 @@
  * What holds between calls:
  *  - A page is offered when n_tokens > 0: it is then in the order, and when it is whole in the map. Every page is used
  *    (n_refs > 0), cached (no references, offered, in the list by age) or free (on the stack).
- *  - No two whole offered pages have the same parent and ids. A chain that holds a page therefore holds its parents.
+ *  - No two whole offered pages have the same parent and ids. A chain that holds a page therefore holds its parents,
+ *    unless it has given up its oldest ones (chain_give_up). Where nobody holds a page any more whose child is used,
+ * that child becomes an orphan, behind a parent of its own that nobody can ask for.
  *  - A chain gives its pages back from the last to the first. So a cached page is always younger than its children,
  *    and the oldest page of the list is always a leaf: evicting it needs no search. */
 #ifndef CACHE_PAGE_TABLE_H
@@ -15,7 +17,7 @@
 #include "spill.h"
 
 typedef struct page {
-    int32_t parent; /* offered: the page before it; -1: none */
+    int32_t parent; /* offered: the page before it; -1: none; page_orphaned: it has been given up */
     int32_t n_refs, n_children;
     int32_t n_tokens;       /* leading tokens that are offered */
     int32_t older, newer;   /* cached: the list by age; free: `older` is the next of the stack */
@@ -38,8 +40,12 @@ struct page_table {
     uint64_t serial;                     /* the last one given */
     hash_pair (*hash)(hash_pair before, const int32_t *ids);
     spill_tier *spill; /* NULL: none */
+    bool has_given_up; /* some chain has, sometime */
     page_stats stats;
 };
+
+/* The parent of page p as an orphan. */
+static inline int32_t page_orphaned(int32_t p) { return -2 - p; }
 
 /* ---- pages.c ---- */
 
@@ -69,5 +75,7 @@ void order_insert(page_table *t, int32_t p);
 void order_remove(page_table *t, int32_t p);
 /* The page behind `parent` that begins with most of ids[0 .. n); how many that are, 0 without any. */
 int order_longest(const page_table *t, int32_t parent, uint64_t root, const int32_t *ids, int n, int32_t *found);
+/* The first page in the order that has this parent; -1: none. */
+int32_t order_first_child(const page_table *t, int32_t parent, uint64_t root);
 
 #endif

@@ -143,7 +143,8 @@ static void make_free(page_table *t, int32_t p) {
 static void evict(page_table *t, int32_t p) {
     const page *at = &t->pages[p];
     const spill_key key = {at->hash, at->parent >= 0 ? t->pages[at->parent].serial : 0, at->root, t->ids[p]};
-    if (t->spill && is_whole(at) && spill_save(t->spill, &key, at->serial, p)) t->stats.spilled++;
+    if (t->spill && is_whole(at) && at->parent != page_orphaned(p) && spill_save(t->spill, &key, at->serial, p))
+        t->stats.spilled++;
     list_remove(t, p);
     make_free(t, p);
     t->stats.evicted++;
@@ -190,11 +191,34 @@ static void make_cached(page_table *t, int32_t p) {
     }
 }
 
+static void make_orphan(page_table *t, int32_t p) {
+    page *at = &t->pages[p];
+    map_remove(t, p);
+    order_remove(t, p);
+    t->pages[at->parent].n_children--;
+    at->parent = page_orphaned(p);
+    order_insert(t, p);
+    map_insert(t, p);
+}
+
+/* Nobody holds p any more, but perhaps what is behind it. A part there is of a chain that has become private since. */
+static void leave_children(page_table *t, int32_t p) {
+    for (int32_t child = order_first_child(t, p, t->pages[p].root); child >= 0;) {
+        const int32_t next = t->pages[child].after;
+        if (t->pages[child].n_refs && is_whole(&t->pages[child]))
+            make_orphan(t, child);
+        else if (t->pages[child].n_refs)
+            pages_cut(t, child, 0);
+        child = next >= 0 && t->pages[next].parent == p ? next : -1;
+    }
+}
+
 void pages_give(page_table *t, int32_t p) {
     page *at = &t->pages[p];
     assert(at->n_refs > 0);
     if (--at->n_refs == 1) t->stats.shared--;
     if (at->n_refs) return;
     t->stats.used--;
+    if (at->n_children && t->has_given_up) leave_children(t, p);
     make_cached(t, p);
 }

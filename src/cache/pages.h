@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "dev/dev.h"
 
 typedef struct page_table page_table;
 
@@ -51,6 +52,7 @@ typedef struct chain {
     int n_pages, capacity;
     int64_t length;  /* tokens whose keys and values are in the pages */
     uint64_t root;   /* identity of model and adapter, and of what else changes keys and values */
+    int n_given_up;  /* leading pages that it has no more: -1 in `pages` */
     bool is_private; /* see chain_make_private */
 } chain;
 
@@ -78,8 +80,17 @@ qp_status chain_reserve(chain *c, int64_t tokens, qp_error *err);
  * here on; where an equal whole page exists, the own one is given back and that one used instead. */
 void chain_advance(chain *c, const int32_t *ids, int64_t length);
 /* Forgets the tokens from `length` on and gives back the pages behind them. Where the page at the cut is shared or
- * offered as a whole, another takes its place and *copy says what to copy. On failure (QP_BUSY) nothing has changed. */
+ * offered as a whole, another takes its place and *copy says what to copy. On failure (QP_BUSY) nothing has changed.
+ * At least chain_least. */
 qp_status chain_rewind(chain *c, int64_t length, page_copy *copy, qp_error *err);
+/* The shortest length to which it can be rewound. */
+static inline int64_t chain_least(const chain *c) {
+    return c->n_given_up ? (int64_t)(c->n_given_up + 1) * DEV_PAGE_TOKENS : 0;
+}
+/* Gives back the whole pages that end before `position`, which the sequence will not look at again; the last two whole
+ * ones stay. What is computed behind them can then not be found by others. Returns the pages that came free or cached.
+ */
+int chain_give_up(chain *c, int64_t position);
 /* From now on the chain neither offers what it computes nor takes over what others have computed (a model whose
  * positions depend on the final length). */
 void chain_make_private(chain *c);

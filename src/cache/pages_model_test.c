@@ -36,10 +36,11 @@ typedef struct world {
     page_table *table;
     int n_pages, n_chains, most_tokens;
     uint64_t store[MOST_PAGES][P];
+    uint64_t orphans[MOST_PAGES]; /* fingerprint before a page that may become an orphan */
     sequence all[MOST_CHAINS];
     uint64_t seed, drawn;
     int episode, operation;
-    uint64_t gained, copies, moves, busy; /* how much was tried: printed at the end */
+    uint64_t gained, copies, moves, busy, given_up; /* how much was tried: printed at the end */
 } world;
 
 static long n_operations = 100000;
@@ -100,7 +101,19 @@ static void load(void *user, int32_t p, const void *from) {
 
 static void check_reads(world *w, const sequence *s) {
     HOLDS(w, s->chain.length == s->length && s->chain.n_pages * P >= s->length);
-    for (int p = 0; p < s->length; p++) HOLDS(w, w->store[s->chain.pages[p / P]][p % P] == s->prints[p]);
+    for (int k = 0; k < s->chain.n_given_up; k++) HOLDS(w, s->chain.pages[k] == -1);
+    for (int p = s->chain.n_given_up * P; p < s->length; p++)
+        HOLDS(w, w->store[s->chain.pages[p / P]][p % P] == s->prints[p]);
+}
+
+/* Behind the page before it; where that was given up, behind one that somebody uses, or it is an orphan. */
+static void check_parent(world *w, const chain *c, int k) {
+    const page *at = &w->table->pages[c->pages[k]];
+    if (!at->n_tokens) return;
+    if (!k || k > c->n_given_up)
+        HOLDS(w, at->parent == (k ? c->pages[k - 1] : -1));
+    else
+        HOLDS(w, at->parent >= 0 ? w->table->pages[at->parent].n_refs > 0 : at->parent == page_orphaned(c->pages[k]));
 }
 
 static void check_references(world *w) {
@@ -109,12 +122,12 @@ static void check_references(world *w) {
     memset(refs, 0, sizeof refs);
     memset(children, 0, sizeof children);
     for (int i = 0; i < w->n_chains; i++)
-        for (int k = 0; w->all[i].is_open && k < w->all[i].chain.n_pages; k++) {
-            const int32_t p = w->all[i].chain.pages[k];
+        for (int k = w->all[i].chain.n_given_up; w->all[i].is_open && k < w->all[i].chain.n_pages; k++) {
+            const chain *c = &w->all[i].chain;
+            const int32_t p = c->pages[k];
             HOLDS(w, p >= 0 && p < w->n_pages);
             refs[p]++;
-            const page *at = &t->pages[p];
-            if (at->n_tokens) HOLDS(w, at->parent == (k ? w->all[i].chain.pages[k - 1] : -1));
+            check_parent(w, c, k);
         }
     uint64_t used = 0, shared = 0;
     for (int p = 0; p < w->n_pages; p++) {
@@ -207,6 +220,7 @@ static void check_index(world *w) {
 }
 
 static uint64_t last_print(const world *w, const page *at) {
+    if (at->parent == page_orphaned((int32_t)(at - w->table->pages))) return w->orphans[at - w->table->pages];
     return at->parent >= 0 ? w->store[at->parent][P - 1] : first_print(at->root);
 }
 
@@ -284,7 +298,9 @@ static void reserve(world *w, sequence *s) {
     const int tokens = s->length + draw(w, s->n_ids - s->length + 1), before = s->chain.n_pages;
     const int more = (tokens + P - 1) / P - before, can = pages_available(w->table);
     const qp_status status = chain_reserve(&s->chain, tokens, &err);
-    const qp_status expected = (tokens + P - 1) / P > w->n_pages ? QP_TOO_LARGE : more > can ? QP_BUSY : QP_OK;
+    const qp_status expected = (tokens + P - 1) / P - s->chain.n_given_up > w->n_pages ? QP_TOO_LARGE
+                               : more > can                                            ? QP_BUSY
+                                                                                       : QP_OK;
     HOLDS(w, status == expected);
     HOLDS(w, s->chain.n_pages == (status == QP_OK && more > 0 ? before + more : before));
     if (status != QP_OK) HOLDS(w, pages_available(w->table) == can && err.text[0]);
@@ -328,7 +344,8 @@ static void advance_all(world *w) {
 static void rewind_some(world *w, sequence *s) {
     page_copy copy;
     qp_error err = {0};
-    const int near = s->length - (s->length < 5 ? 0 : draw(w, 5)), length = draw(w, 2) ? near : draw(w, s->length + 1);
+    const int least = (int)chain_least(&s->chain), room = s->length - least;
+    const int length = s->length - draw(w, 1 + (room > 4 && draw(w, 2) ? 4 : room));
     const int can = pages_available(w->table), before = s->chain.n_pages;
     const qp_status status = chain_rewind(&s->chain, length, &copy, &err);
     if (status != QP_OK) {
@@ -341,6 +358,19 @@ static void rewind_some(world *w, sequence *s) {
     s->length = length;
     HOLDS(w, s->chain.n_pages == (length + P - 1) / P);
     if (draw(w, 2)) write_ids(w, s, length, s->n_ids > length ? s->n_ids : length + 1);
+}
+
+/* A position that it will not look back to; half the time one that is too near. */
+static void give_up_some(world *w, sequence *s) {
+    const int before = s->chain.n_given_up, position = draw(w, s->length + 1), can = pages_available(w->table);
+    for (int p = 0; p < w->n_pages; p++)
+        if (w->table->pages[p].n_tokens && w->table->pages[p].parent > -2)
+            w->orphans[p] = last_print(w, &w->table->pages[p]);
+    const int gained = chain_give_up(&s->chain, position);
+    const int whole = s->length / P - 2, most = position / P < whole ? position / P : whole;
+    HOLDS(w, s->chain.n_given_up == (most > before ? most : before));
+    HOLDS(w, gained == pages_available(w->table) - can && gained <= s->chain.n_given_up - before);
+    w->given_up += (uint64_t)(s->chain.n_given_up - before);
 }
 
 static void open_some(world *w, sequence *s) {
@@ -373,6 +403,8 @@ static void operate(world *w) {
         advance_all(w);
     else if (what < 86)
         chain_make_private(&s->chain);
+    else if (what < 92)
+        give_up_some(w, s);
     else
         close_some(s);
     check_all(w, s);
@@ -423,9 +455,10 @@ static void random_operations(void **state) {
         end(w);
     }
     printf("%ld operations: %" PRIu64 " tokens reused, %" PRIu64 " copies (%" PRIu64 " to go back), %" PRIu64
-           " evicted, %" PRIu64 " restored, %" PRIu64 " times busy\n",
-           n_operations, w->gained, w->copies, w->moves, evicted, restored, w->busy);
-    if (n_operations >= 10000) assert_true(w->gained && w->copies && w->moves && evicted && restored && w->busy);
+           " evicted, %" PRIu64 " restored, %" PRIu64 " given up, %" PRIu64 " times busy\n",
+           n_operations, w->gained, w->copies, w->moves, evicted, restored, w->given_up, w->busy);
+    if (n_operations >= 10000)
+        assert_true(w->gained && w->copies && w->moves && evicted && restored && w->busy && w->given_up);
     mem_free(w);
 }
 

@@ -167,6 +167,10 @@ static qp_status rewind_lanes(engine *e, job *j, size_t place, qp_error *err) {
         l->n = l->n_prompt + place;
         const int64_t keep = (int64_t)l->n - 1;
         if (l->chain.length <= keep) continue;
+        if (keep < chain_least(&l->chain)) { /* what it would look at has been given up */
+            engine_open_lane(e, j, l);
+            continue;
+        }
         ERR_TRY(chain_rewind(&l->chain, keep, &copy, err));
         if (copy.n_tokens) store_copy(&e->store, copy);
     }

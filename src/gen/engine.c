@@ -207,6 +207,7 @@ qp_status engine_new(engine **out, model *m, const engine_options *options, qp_e
     e->options = *options;
     e->n_releases = e->rotation = options->first_serial;
     e->root = model_identity(m);
+    e->window = shape_common_window(&m->shape);
     qp_status status = bell_open(&e->shared_bell, err);
     if (status != QP_OK) return mem_free(e), status;
     status = fill(e, err);

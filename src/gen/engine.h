@@ -62,6 +62,7 @@ typedef struct engine {
     kv_store store;
     page_table *pages;
     uint64_t root; /* of all chains: what model and adapter they belong to */
+    int window;    /* tokens before a new one that some layer looks at, itself included; 0: all */
     inbox *inbox;
     pthread_t thread;
     bool has_thread;
@@ -115,6 +116,8 @@ void engine_end(engine *e, job *j, qp_finish finish, const float *logits);
 void engine_fail(engine *e, job *j, qp_status status, const qp_error *why);
 /* Takes a new or a preempted job into the queue. */
 qp_status engine_enqueue(engine *e, job *j);
+/* The lane has nothing in the cache, and computes it from its first token on. */
+void engine_open_lane(engine *e, job *j, lane *l);
 /* What the keys of a lane hang on besides its ids. */
 uint64_t engine_lane_root(const engine *e, const job *j, const lane *l);
 /* Length of the sequence as the rotation of the row at `position` sees it. */

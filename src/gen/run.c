@@ -53,7 +53,9 @@ bool engine_run(engine *e) {
         if (!s->parts[i].lane && s->parts[i].job->score.n_rows)
             score_take(&s->parts[i].job->score, e->logits, e->model->shape.vocabulary, l->ids);
         if (!s->parts[i].lane) embed_take(&s->parts[i].job->embed, e->states);
+        const int64_t pages = l->chain.length / DEV_PAGE_TOKENS;
         chain_advance(&l->chain, l->ids, l->chain.length + s->parts[i].n_rows);
+        if (e->window && l->chain.length / DEV_PAGE_TOKENS > pages) e->n_releases++; /* it could give up more now */
         note_progress(s->parts[i].job);
     }
     return true;

@@ -3,11 +3,14 @@
  * Called by engine.c at the beginning of each step. Jobs stand in one order, in the queue as among the running: by
  * priority, then by their number. Every running answer gets its row in every step; prompts share what pace.c leaves,
  * in turn. Pages are taken when rows need them; where none is left, the last in the order gives its own back and waits
- * again (preemption): whoever is first always gets on. Jobs that would compute the same page wait for the one that
- * does. */
+ * again (preemption): whoever is first always gets on. Before that, where every layer has a window, all give up what is
+ * older than it: not sooner, because others may still begin alike. Jobs that would compute the same page wait for the
+ * one that does. */
 #include "engine.h"
 #include "base/clock.h"
 #include "base/mem.h"
+
+enum { KEPT_WHOLE = 3 }; /* pages of a window: the two whole ones that stay, and one that it begins in */
 
 static bool goes_before(const job *a, const job *b) {
     if (a->priority != b->priority) return a->priority > b->priority;
@@ -47,16 +50,32 @@ static void join_running(engine *e, job *j) {
 
 static int pages_for(size_t tokens) { return (int)((tokens + DEV_PAGE_TOKENS - 1) / DEV_PAGE_TOKENS); }
 
+/* Pages that the lane's ids need beside those it has, with a window no more than are seen at once. */
+static int lacking(const engine *e, const lane *l) {
+    const int more = pages_for(l->n) - l->chain.n_pages;
+    if (!e->window || more <= 0) return more > 0 ? more : 0;
+    const int seen = pages_for((size_t)e->window + (size_t)e->options.chunk_tokens) + KEPT_WHOLE;
+    const int left = seen - (l->chain.n_pages - l->chain.n_given_up);
+    return more < left ? more : left > 1 ? left : 1;
+}
+
 /* Pages that running prompts were promised and have not taken yet. */
 static int promised(const engine *e) {
     int n = 0;
     for (int i = 0; i < e->n_running; i++)
-        for (int k = 0; k < e->running[i]->n_lanes; k++) {
-            const lane *l = &e->running[i]->lanes[k];
-            const int more = pages_for(l->n) - l->chain.n_pages;
-            n += more > 0 ? more : 0;
-        }
+        for (int k = 0; k < e->running[i]->n_lanes; k++) n += lacking(e, &e->running[i]->lanes[k]);
     return n;
+}
+
+/* Whether pages came free because running jobs have given up what no layer looks at any more. */
+static bool give_up_unseen(engine *e) {
+    int n = 0;
+    for (int i = 0; e->window && i < e->n_running; i++)
+        for (int k = 0; k < e->running[i]->n_lanes; k++) {
+            chain *c = &e->running[i]->lanes[k].chain;
+            n += chain_give_up(c, c->length + 1 - e->window);
+        }
+    return n > 0;
 }
 
 static void reuse(engine *e, lane *l) {
@@ -67,13 +86,17 @@ static void reuse(engine *e, lane *l) {
     e->counts.cached_tokens += (uint64_t)gained;
 }
 
+void engine_open_lane(engine *e, job *j, lane *l) {
+    chain_close(&l->chain);
+    chain_open(&l->chain, e->pages, engine_lane_root(e, j, l));
+    if (e->options.no_reuse || job_is_private(j)) chain_make_private(&l->chain);
+}
+
 static void open_chains(engine *e, job *j) {
     for (int k = 0; k < j->n_lanes; k++) {
-        lane *l = &j->lanes[k];
-        l->n_cached = 0;
-        chain_open(&l->chain, e->pages, engine_lane_root(e, j, l));
-        if (e->options.no_reuse || job_is_private(j)) chain_make_private(&l->chain);
-        reuse(e, l);
+        j->lanes[k].n_cached = 0;
+        engine_open_lane(e, j, &j->lanes[k]);
+        reuse(e, &j->lanes[k]);
     }
 }
 
@@ -84,7 +107,7 @@ static void close_chains(job *j) {
 /* Whether the job's prompt fits beside the others, with some room for their answers to grow. */
 static bool fits(engine *e, job *j) {
     int need = e->n_running / 8;
-    for (int k = 0; k < j->n_lanes; k++) need += pages_for(j->lanes[k].n) - j->lanes[k].chain.n_pages;
+    for (int k = 0; k < j->n_lanes; k++) need += lacking(e, &j->lanes[k]);
     return pages_available(e->pages) - promised(e) >= need;
 }
 
@@ -92,7 +115,7 @@ static bool try_start(engine *e, job *j) {
     if (j->tried_at == e->n_releases) return false;
     j->tried_at = e->n_releases;
     open_chains(e, j);
-    if (fits(e, j)) return true;
+    if (fits(e, j) || (give_up_unseen(e) && fits(e, j))) return true;
     close_chains(j);
     return false;
 }
@@ -166,6 +189,7 @@ static bool reserve(engine *e, job *j, lane *l, int64_t tokens) {
             if (!is_planned(e, j)) engine_fail(e, j, status, &why); /* else in the next step */
             return false;
         }
+        if (give_up_unseen(e)) continue;
         job *victim = victim_for(e, j);
         if (!victim) return false;
         preempt(e, victim);
