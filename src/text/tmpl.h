@@ -3,7 +3,8 @@
  * The language is Jinja 3.1 in the set-up of Hugging Face's transformers: immutable sandbox, trim_blocks,
  * lstrip_blocks, loop controls, `generation` blocks, plain `tojson`, raise_exception, strftime_now. Expressions have
  * Python's precedence and meaning, and print as Python's str() and repr() do. A template is hostile input: it can
- * read only its context, and every render has limits on steps, memory, output and depth.
+ * read only its context, every render has limits on steps, memory, output and depth, and whatever an operation does
+ * pays steps in proportion; a source with too many names in too many scopes is refused.
  *
  * Called by chat.c and the API; inside, tmpl_lex.c and tmpl_parse.c make the tree, tmpl_scope.c decides where each
  * name lives, tmpl_eval.c and its neighbours run it. */
@@ -21,7 +22,7 @@ qp_status tmpl_new(tmpl **out, span source, qp_error *err);
 void tmpl_free(tmpl *t);
 
 typedef struct tmpl_limits { /* zeros: the defaults of tmpl.c */
-    uint64_t steps;          /* nodes evaluated, items visited and (in part) bytes copied */
+    uint64_t steps;          /* nodes evaluated, items visited, and texts by the byte */
     size_t memory_bytes, output_bytes;
     int depth; /* of calls, expressions and nested data */
 } tmpl_limits;

@@ -147,7 +147,7 @@ static bool join_texts(tmpl_run *r, value a, value b, value *out) {
     vstr *s = tmpl_text_join(&r->memory, a.str, value_span(b));
     if (!s) return tmpl_no_memory(r);
     *out = (value){.kind = V_STR, .is_markup = is_markup, .str = s};
-    return tmpl_spend(r, 1 + b.str->bytes / 64);
+    return tmpl_spend(r, 1 + b.str->bytes / STEP_MOVES);
 }
 
 static bool join_seqs(tmpl_run *r, value a, value b, value *out) {
@@ -161,21 +161,27 @@ static bool join_seqs(tmpl_run *r, value a, value b, value *out) {
     return true;
 }
 
+/* `total` bytes of a unit again and again, doubling what is there. */
+static void fill(char *to, const char *unit, size_t bytes, size_t total) {
+    if (total) memcpy(to, unit, bytes);
+    for (size_t done = bytes; done < total; done *= 2) memcpy(to + done, to, done < total - done ? done : total - done);
+}
+
 static bool repeat(tmpl_run *r, value what, int64_t times, value *out) {
     size_t total;
     const size_t n = times < 0 ? 0 : (size_t)times, unit = what.kind == V_STR ? what.str->bytes : what.seq->count;
     if (!mem_mul(n, unit, &total)) total = SIZE_MAX; /* over any limit */
-    if (!tmpl_spend(r, total / 16)) return false;
+    if (!tmpl_spend(r, total / STEP_WALKS)) return false;
     if (what.kind == V_STR) {
         char *at = tmpl_get(r, total, 1);
         if (!at) return false;
-        for (size_t i = 0; unit && i < n; i++) memcpy(at + i * unit, what.str->at, unit);
+        fill(at, what.str->at, unit, total);
         if (!value_borrow(r, (span){at, total}, out)) return false;
         out->is_markup = what.is_markup;
         return true;
     }
     if (!value_seq(r, (value_kind)what.kind, total, out)) return false;
-    for (size_t i = 0; unit && i < n; i++) memcpy(out->seq->at + i * unit, what.seq->at, unit * sizeof(value));
+    fill((char *)out->seq->at, (const char *)what.seq->at, unit * sizeof(value), total * sizeof(value));
     return true;
 }
 

@@ -13,7 +13,7 @@ static bool data_attribute(tmpl_run *r, value on, const vstr *text, value *out, 
     *is_known = true;
     switch (on.kind) {
     case V_NAMESPACE: {
-        const vpair *found = tmpl_dict_find_text(on.dict, text);
+        const vpair *found = tmpl_dict_find_text(r, on.dict, text);
         if (found) return *out = found->val, true;
         break;
     }
@@ -90,13 +90,14 @@ static bool char_at(tmpl_run *r, value on, int64_t index, value *out, bool *is_k
     size_t at;
     *is_known = in_bounds(index, tmpl_text_points(on.str), &at);
     if (!*is_known) return true;
-    const size_t from = tmpl_text_offset(on.str, at), to = tmpl_text_offset(on.str, at + 1);
+    const size_t from = tmpl_offset(r, on.str, at), to = tmpl_offset(r, on.str, at + 1);
     if (!value_borrow(r, (span){on.str->at + from, to - from}, out)) return false;
     out->is_markup = on.is_markup;
     return true;
 }
 
 static bool block_item(tmpl_run *r, value key, value *out, bool *is_known) {
+    if (!tmpl_spend(r, (uint64_t)r->t->blocks.count / STEP_WALKS)) return false;
     for (int i = 0; key.kind == V_STR && i < r->t->blocks.count; i++) {
         if (!tmpl_text_equal(r->t->blocks.at[i]->text, key.str)) continue;
         vblock *block = tmpl_get(r, 1, sizeof *block);
@@ -208,15 +209,16 @@ static bool indices(tmpl_run *r, value start, value stop, value step, size_t len
 }
 
 static bool slice_text(tmpl_run *r, value on, const cut *c, value *out) {
-    const size_t begin = tmpl_text_offset(on.str, c->count ? (size_t)c->start : 0);
+    const size_t begin = tmpl_offset(r, on.str, c->count ? (size_t)c->start : 0);
     if (c->step == 1 || !c->count) {
-        const size_t end = c->count ? tmpl_text_offset(on.str, (size_t)c->start + c->count) : begin;
+        const size_t end = c->count ? tmpl_offset(r, on.str, (size_t)c->start + c->count) : begin;
         return value_borrow(r, (span){on.str->at + begin, end - begin}, out);
     }
     strbuf text = {0};
+    if (!tmpl_spend(r, c->count / STEP_WALKS)) return false;
     for (size_t i = 0; i < c->count; i++) {
         const size_t point = (size_t)(c->start + (int64_t)i * c->step);
-        const size_t from = tmpl_text_offset(on.str, point);
+        const size_t from = tmpl_offset(r, on.str, point);
         size_t to = from + 1;
         while (to < on.str->bytes && ((unsigned char)on.str->at[to] & 0xc0) == 0x80) to++;
         strbuf_add(&text, on.str->at + from, to - from);
@@ -266,7 +268,7 @@ bool value_slice(tmpl_run *r, value on, value start, value stop, value step, val
     if (!value_length(r, on, &length, &has_length) || !indices(r, start, stop, step, length, &c)) return false;
     if (on.kind == V_RANGE) return slice_range(r, on, &c, stop, out);
     if (on.kind != V_STR) return slice_seq(r, on, &c, out);
-    if (!tmpl_spend(r, c.count / 64) || !slice_text(r, on, &c, out)) return false;
+    if (!slice_text(r, on, &c, out)) return false;
     out->is_markup = on.is_markup;
     return true;
 }
@@ -283,6 +285,7 @@ bool tmpl_attr_path(tmpl_run *r, value path, value *parts) {
     if (!value_seq(r, V_LIST, 0, parts) || path.kind == V_NONE || path.kind == V_MISSING) return r->status == QP_OK;
     if (path.kind != V_STR) return value_append(r, parts, path);
     const span s = value_span(path);
+    if (!tmpl_spend(r, s.bytes / STEP_READS)) return false;
     for (size_t from = 0; from <= s.bytes;) {
         const char *dot = from < s.bytes ? memchr(s.at + from, '.', s.bytes - from) : NULL;
         const span one = {s.at + from, dot ? (size_t)(dot - s.at) - from : s.bytes - from};
@@ -302,7 +305,7 @@ bool tmpl_attr_path(tmpl_run *r, value path, value *parts) {
 bool tmpl_attr_walk(tmpl_run *r, value on, value parts, value fallback, value *out) {
     *out = on;
     for (size_t i = 0; i < parts.seq->count; i++) {
-        if (!value_getitem(r, *out, parts.seq->at[i], out)) return false;
+        if (!tmpl_spend(r, 1) || !value_getitem(r, *out, parts.seq->at[i], out)) return false;
         if (out->kind == V_UNDEFINED && value_given(fallback)) *out = fallback;
     }
     return true;

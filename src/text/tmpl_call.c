@@ -24,15 +24,13 @@ static const char *macro_name(const func_info *f, int *bytes) {
 }
 
 /* Takes a named argument out of `left`; V_MISSING if it was not given. */
-static value take_named(vdict *left, const vstr *name, size_t *n_left) {
-    for (size_t i = 0; left && i < left->count; i++)
-        if (tmpl_text_equal(left->at[i].key.str, name) && left->at[i].val.kind != V_MISSING) {
-            const value v = left->at[i].val;
-            left->at[i].val = (value){.kind = V_MISSING};
-            --*n_left;
-            return v;
-        }
-    return (value){.kind = V_MISSING};
+static value take_named(tmpl_run *r, vdict *left, const vstr *name, size_t *n_left) {
+    vpair *found = left ? tmpl_dict_find_text(r, left, name) : NULL;
+    const value v = found ? found->val : (value){.kind = V_MISSING};
+    if (v.kind == V_MISSING) return v;
+    found->val = (value){.kind = V_MISSING};
+    --*n_left;
+    return v;
 }
 
 /* What is left of the named arguments, as a dict. */
@@ -64,16 +62,17 @@ static bool fail_left_over(tmpl_run *r, const func_info *f, const vdict *left) {
 }
 
 static bool bind_macro(tmpl_run *r, const func_info *f, const call_args *args, value *slots) {
-    static const vstr caller = {.at = "caller", .bytes = 6, .points = 6};
+    vstr caller = {.at = "caller", .bytes = 6, .points = 6}; /* gets its hash when it is looked up */
     vdict *left;
     size_t n_left = args->named ? args->named->count : 0;
     int bytes;
     const char *name = macro_name(f, &bytes);
     if (!copy_named(r, args->named, &left)) return false;
     for (int i = 0; i < f->n_params; i++)
-        slots[f->param_refs[i].slot] = (size_t)i < args->count ? args->at[i] : take_named(left, f->params[i], &n_left);
+        slots[f->param_refs[i].slot] =
+            (size_t)i < args->count ? args->at[i] : take_named(r, left, f->params[i], &n_left);
     if (f->takes_caller) {
-        const value given = take_named(left, &caller, &n_left);
+        const value given = take_named(r, left, &caller, &n_left);
         slots[f->caller.slot] = value_given(given) ? given : value_undefined(r, "No caller defined");
     }
     if (f->takes_kwargs) {

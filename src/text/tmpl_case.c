@@ -24,7 +24,7 @@ static void add(strbuf *out, const walk *w, char_case to) {
 }
 
 static bool take(tmpl_run *r, strbuf *b, value text, value *out) {
-    if (!tmpl_spend(r, text.str->bytes / 8)) return strbuf_free(b), false;
+    if (!tmpl_spend(r, text.str->bytes / STEP_READS)) return strbuf_free(b), false;
     if (!tmpl_take_text(r, b, out)) return false;
     out->is_markup = text.is_markup;
     return true;
@@ -38,7 +38,7 @@ static bool is_ascii(span s) {
 
 static bool change_ascii(tmpl_run *r, value text, bool is_upper, value *out) {
     char *at = tmpl_get(r, text.str->bytes, 1);
-    if (!at || !tmpl_spend(r, text.str->bytes / 64)) return false;
+    if (!at || !tmpl_spend(r, text.str->bytes / STEP_WALKS)) return false;
     for (size_t i = 0; i < text.str->bytes; i++) {
         const char c = text.str->at[i];
         const bool is_other = is_upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z';

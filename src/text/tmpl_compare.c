@@ -106,8 +106,9 @@ bool value_equal(tmpl_run *r, value a, value b, bool *out) {
         *out = true;
         return true;
     case V_STR:
-        *out = tmpl_text_equal(a.str, b.str);
-        return !r || tmpl_spend(r, *out ? a.str->bytes / 256 : 0);
+        *out =
+            a.str->bytes == b.str->bytes && tmpl_spend(r, a.str->bytes / STEP_MOVES) && tmpl_text_equal(a.str, b.str);
+        return r->status == QP_OK;
     case V_RANGE:
         *out = equal_range(a.range, b.range);
         return true;
@@ -149,8 +150,10 @@ bool value_order(tmpl_run *r, oper op, value a, value b, bool *out) {
     if (b.kind == V_UNDEFINED) return tmpl_fail_undefined(r, b);
     if (value_is_number(a) && value_is_number(b)) return *out = holds(op, compare_numbers(a, b)), true;
     if (a.kind == V_STR && b.kind == V_STR) {
+        const size_t bytes = a.str->bytes < b.str->bytes ? a.str->bytes : b.str->bytes;
+        if (!tmpl_spend(r, 1 + bytes / STEP_MOVES)) return false;
         const int order = tmpl_text_compare(a.str, b.str);
-        return *out = holds(op, (order > 0) - (order < 0)), tmpl_spend(r, 1);
+        return *out = holds(op, (order > 0) - (order < 0)), true;
     }
     if (a.kind == b.kind && value_is_seq(a)) {
         const bool is_right = tmpl_enter(r) && order_seq(r, op, a.seq, b.seq, out);
@@ -182,8 +185,8 @@ bool value_contains(tmpl_run *r, value item, value in, bool *out) {
     if (in.kind == V_STR) {
         if (item.kind != V_STR)
             return tmpl_fail(r, "'in <string>' requires string as left operand, not %s", value_type(item));
-        *out = tmpl_find(value_span(in), value_span(item), 0) != UNKNOWN;
-        return tmpl_spend(r, in.str->bytes / 256);
+        if (!tmpl_spend(r, in.str->bytes / STEP_MOVES)) return false;
+        return *out = tmpl_find(value_span(in), value_span(item), 0) != UNKNOWN, true;
     }
     if (in.kind == V_DICT || (in.kind == V_VIEW && in.view->kind == VIEW_KEYS)) {
         *out = tmpl_dict_find(r, in.kind == V_DICT ? in.dict : in.view->dict, item) != NULL;

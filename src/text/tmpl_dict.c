@@ -14,6 +14,12 @@ static uint64_t hash_real(double x) {
     return hash_bytes(&x, sizeof x, 2);
 }
 
+/* By what makes two ranges equal: empty ones have no start, those of one value no step. */
+static uint64_t hash_range(const vrange *g) {
+    const int64_t parts[3] = {(int64_t)g->count, g->count ? g->start : 0, g->count > 1 ? g->step : 0};
+    return hash_bytes(parts, sizeof parts, 4);
+}
+
 static bool hash_tuple(tmpl_run *r, value v, uint64_t *out) {
     uint64_t hash = 3 + v.seq->count;
     bool is_right = tmpl_enter(r);
@@ -50,7 +56,7 @@ bool value_hash(tmpl_run *r, value v, uint64_t *out) {
         *out = 7 + v.kind;
         return true;
     case V_RANGE:
-        *out = hash_integer((int64_t)v.range->count);
+        *out = hash_range(v.range);
         return true;
     default:
         *out = hash_integer((int64_t)(uintptr_t)v.dict);
@@ -61,9 +67,13 @@ bool value_hash(tmpl_run *r, value v, uint64_t *out) {
 /* Equal as keys: identical or equal. */
 static bool same_key(tmpl_run *r, value a, value b) {
     bool is_equal = false;
-    if (a.kind == V_STR && b.kind == V_STR) return tmpl_text_equal(a.str, b.str);
-    return value_is_same(a, b) || (value_equal(r, a, b, &is_equal) && is_equal);
+    if (value_is_same(a, b) || (value_equal(r, a, b, &is_equal) && is_equal)) return true;
+    tmpl_spend(r, 1); /* once that fails, so does whatever the caller does next */
+    return false;
 }
+
+/* One more place of the index was looked at in vain: keys that were chosen to meet there pay for it. */
+static inline bool pay_probe(tmpl_run *r, size_t probe) { return (probe & 7) != 7 || tmpl_spend(r, 1); }
 
 static vpair *find(tmpl_run *r, const vdict *d, value key, uint64_t hash) {
     if (!d->index) {
@@ -71,7 +81,8 @@ static vpair *find(tmpl_run *r, const vdict *d, value key, uint64_t hash) {
             if (d->at[i].hash == hash && same_key(r, d->at[i].key, key)) return &d->at[i];
         return NULL;
     }
-    for (size_t at = hash & (d->n_index - 1); d->index[at]; at = (at + 1) & (d->n_index - 1)) {
+    size_t at = hash & (d->n_index - 1);
+    for (size_t probe = 0; d->index[at] && pay_probe(r, probe); probe++, at = (at + 1) & (d->n_index - 1)) {
         vpair *pair = &d->at[d->index[at] - 1];
         if (pair->hash == hash && same_key(r, pair->key, key)) return pair;
     }
@@ -82,8 +93,9 @@ static bool is_text_key(const vpair *pair, const vstr *key, uint64_t hash) {
     return pair->hash == hash && pair->key.kind == V_STR && tmpl_text_equal(pair->key.str, key);
 }
 
-/* A text equals only texts, so that this search needs neither a rendering nor Python's rules. */
-vpair *tmpl_dict_find_text(const vdict *d, const vstr *key) {
+/* A text equals only texts, so that this search needs none of Python's rules. */
+vpair *tmpl_dict_find_text(tmpl_run *r, const vdict *d, const vstr *key) {
+    if (key->bytes >= STEP_MOVES && !tmpl_spend(r, key->bytes / STEP_MOVES)) return NULL;
     /* texts of a template have their hash; others get it now, which only their own rendering sees */
     const uint64_t hash = key->hash ? key->hash : tmpl_text_hash((vstr *)(uintptr_t)key);
     if (!d->index) {
@@ -91,14 +103,15 @@ vpair *tmpl_dict_find_text(const vdict *d, const vstr *key) {
             if (is_text_key(&d->at[i], key, hash)) return &d->at[i];
         return NULL;
     }
-    for (size_t at = hash & (d->n_index - 1); d->index[at]; at = (at + 1) & (d->n_index - 1))
+    size_t at = hash & (d->n_index - 1);
+    for (size_t probe = 0; d->index[at] && pay_probe(r, probe); probe++, at = (at + 1) & (d->n_index - 1))
         if (is_text_key(&d->at[d->index[at] - 1], key, hash)) return &d->at[d->index[at] - 1];
     return NULL;
 }
 
 vpair *tmpl_dict_find(tmpl_run *r, const vdict *d, value key) {
     uint64_t hash = 0;
-    if (key.kind == V_STR) return tmpl_dict_find_text(d, key.str);
+    if (key.kind == V_STR) return tmpl_dict_find_text(r, d, key.str);
     return value_hash(r, key, &hash) ? find(r, d, key, hash) : NULL;
 }
 
@@ -127,7 +140,7 @@ static bool grow(tmpl_run *r, vdict *d) {
 bool tmpl_dict_set(tmpl_run *r, vdict *d, value key, value val) {
     uint64_t hash = 0;
     if (!tmpl_spend(r, 1) || !value_hash(r, key, &hash)) return false;
-    vpair *found = key.kind == V_STR ? tmpl_dict_find_text(d, key.str) : find(r, d, key, hash);
+    vpair *found = key.kind == V_STR ? tmpl_dict_find_text(r, d, key.str) : find(r, d, key, hash);
     if (r->status != QP_OK) return false;
     if (found) return found->val = val, true;
     if (d->count == d->capacity && !grow(r, d)) return false;

@@ -16,7 +16,7 @@ void tmpl_escape(strbuf *out, span text) {
 bool value_escape(tmpl_run *r, value v, value *out) {
     strbuf text = {0};
     if (v.kind == V_STR && v.is_markup) return *out = v, true;
-    if (!value_to_text(r, v, out)) return false;
+    if (!value_to_text(r, v, out) || !tmpl_spend(r, out->str->bytes / STEP_READS)) return false;
     tmpl_escape(&text, value_span(*out));
     if (!tmpl_take_text(r, &text, out)) return false;
     out->is_markup = true;

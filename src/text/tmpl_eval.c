@@ -108,7 +108,7 @@ static bool eval_condition(tmpl_run *r, const node *n, value *out) {
 
 static bool get_attribute(tmpl_run *r, const node *n, value on, value *out) {
     if ((on.kind == V_DICT || on.kind == V_NAMESPACE) && n->is_flag) { /* no attribute of theirs has this name */
-        const vpair *found = tmpl_dict_find_text(on.dict, n->text);
+        const vpair *found = tmpl_dict_find_text(r, on.dict, n->text);
         if (found) return *out = found->val, true;
     }
     return value_getattr(r, on, n->text, out);
@@ -138,7 +138,7 @@ static bool eval_getitem(tmpl_run *r, const node *n, value *out) {
     if (!tmpl_value(r, n->b, &key)) return false;
     r->at = n->at;
     if (on.kind == V_DICT && key.kind == V_STR) {
-        const vpair *found = tmpl_dict_find_text(on.dict, key.str);
+        const vpair *found = tmpl_dict_find_text(r, on.dict, key.str);
         if (found) return *out = found->val, true;
     }
     return value_getitem(r, on, key, out);

@@ -47,6 +47,9 @@ static bool filter_round(tmpl_run *r, value on, const value *args, const call_ar
     return out->kind != V_FLOAT || value_from_real(r, out->real, out);
 }
 
+/* A number is read digit by digit, perhaps twice. */
+static bool pay_reading(tmpl_run *r, value on) { return on.kind != V_STR || tmpl_spend(r, on.str->bytes / STEP_READS); }
+
 /* int(float(value)), the second try of |int; *is_number tells whether it worked. */
 static bool int_by_float(tmpl_run *r, value on, value *out, bool *is_number) {
     double x = 0;
@@ -64,6 +67,7 @@ static bool filter_int(tmpl_run *r, value on, const value *args, const call_args
     if (on.kind == V_UNDEFINED) return tmpl_fail_undefined(r, on);
     if (value_is_integer(on)) return *out = value_int(value_integer(on)), true;
     if (on.kind == V_FLOAT && isinf(on.real)) return tmpl_fail(r, "cannot convert float infinity to integer");
+    if (!pay_reading(r, on)) return false;
     if (on.kind == V_STR && (base == 0 || (base >= 2 && base <= 36)) &&
         value_parse_int(value_span(on), (int)base, &number, &is_too_large)) {
         if (is_too_large)
@@ -79,6 +83,7 @@ static bool filter_float(tmpl_run *r, value on, const value *args, const call_ar
     double x;
     if (on.kind == V_UNDEFINED) return tmpl_fail_undefined(r, on);
     if (value_is_number(on)) return *out = value_real(value_number(on)), true;
+    if (!pay_reading(r, on)) return false;
     if (on.kind == V_STR && value_parse_real(r, value_span(on), &x)) return *out = value_real(x), true;
     *out = args[0].kind == V_MISSING ? value_real(0) : args[0];
     return r->status == QP_OK;
@@ -178,7 +183,7 @@ static bool filter_filesize(tmpl_run *r, value on, const value *args, const call
         x = value_number(on);
     else if (on.kind != V_STR)
         return tmpl_fail(r, "float() argument must be a string or a real number, not '%s'", value_type(on));
-    else if (!value_parse_real(r, value_span(on), &x))
+    else if (!pay_reading(r, on) || !value_parse_real(r, value_span(on), &x))
         return tmpl_fail(r, "could not convert string to float: '%.*s'", TEXT_ARG(on.str));
     const double base = is_binary ? 1024 : 1000;
     if (isnan(x))

@@ -79,7 +79,7 @@ static bool filter_indent(tmpl_run *r, value on, const value *args, const call_a
         if (i ? line.bytes || blank : first) strbuf_add(&b, by.str->at, by.str->bytes);
         strbuf_add(&b, line.at, line.bytes);
     }
-    if (!tmpl_spend(r, b.bytes / 32)) return strbuf_free(&b), false;
+    if (!tmpl_spend(r, b.bytes / STEP_WALKS)) return strbuf_free(&b), false;
     if (!tmpl_take_text(r, &b, out)) return false;
     out->is_markup = is_markup;
     return true;
@@ -135,7 +135,7 @@ static bool filter_wordwrap(tmpl_run *r, value on, const value *args, const call
 static bool filter_wordcount(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     int64_t count = 0;
     bool in_word = false;
-    if (!soft(r, &on) || !tmpl_spend(r, on.str->bytes / 16)) return false;
+    if (!soft(r, &on) || !tmpl_spend(r, on.str->bytes / STEP_READS)) return false;
     for (size_t i = 0; i < on.str->bytes;) {
         uint32_t c = 0;
         const int length = utf8_decode(on.str->at + i, on.str->bytes - i, &c);
@@ -166,7 +166,7 @@ static void quote_url(strbuf *b, span text, const char *safe, bool plus) {
 
 static bool quote_part(tmpl_run *r, strbuf *b, value v, bool in_query) {
     value text;
-    if (!value_to_text(r, v, &text) || !tmpl_spend(r, 1 + text.str->bytes / 16)) return false;
+    if (!value_to_text(r, v, &text) || !tmpl_spend(r, 1 + text.str->bytes / STEP_READS)) return false;
     quote_url(b, value_span(text), in_query ? "" : "/", in_query);
     return true;
 }
@@ -206,6 +206,7 @@ static bool filter_urlencode(tmpl_run *r, value on, const value *args, const cal
 static bool put_attribute(tmpl_run *r, strbuf *b, value key, value val) {
     value name, text;
     if (key.kind != V_STR) return tmpl_fail(r, "expected string or bytes-like object, got '%s'", value_type(key));
+    if (!tmpl_spend(r, 1 + key.str->bytes / STEP_READS)) return false;
     for (size_t i = 0; i < key.str->bytes; i++)
         if (key.str->at[i] && strchr(" \t\n\r\f\v/>=", key.str->at[i]))
             return tmpl_fail(r, "Invalid character in attribute name: '%.*s'", TEXT_ARG(key.str));

@@ -88,7 +88,8 @@ static bool convert(formatter *f, char how, value *v) {
     if (how != 'r' && how != 'a') return tmpl_fail(f->r, "Unknown conversion specifier %c", how);
     if (!value_repr(f->r, &text, *v)) return strbuf_free(&text), false;
     if (how == 'r') return tmpl_take_text(f->r, &text, v);
-    strbuf plain = {0};
+    strbuf plain = {.limit = f->r->memory.limit_bytes};
+    if (!tmpl_spend(f->r, text.bytes / STEP_READS)) return strbuf_free(&text), false;
     for (size_t i = 0; i < text.bytes;) {
         uint32_t c = 0;
         const int length = utf8_decode(text.at + i, text.bytes - i, &c);
@@ -154,6 +155,7 @@ static bool format_into(formatter *f, strbuf *out, span text, int depth) {
         if (c != '{' && c != '}') {
             size_t end = at;
             while (end < text.bytes && text.at[end] != '{' && text.at[end] != '}') end++;
+            if (!tmpl_spend(f->r, (end - at) / STEP_WALKS)) return false;
             strbuf_add(out, text.at + at, end - at);
             at = end;
             continue;
@@ -167,7 +169,8 @@ static bool format_into(formatter *f, strbuf *out, span text, int depth) {
         if (at + 1 == text.bytes) return tmpl_fail(f->r, "Single '{' encountered in format string");
         const size_t end = field_end(text, at + 1);
         if (end == UNKNOWN) return tmpl_fail(f->r, "expected '}' before end of string");
-        if (!tmpl_spend(f->r, 1 + (end - at) / 16) || !put_field(f, out, (span){text.at + at + 1, end - at - 1}, depth))
+        if (!tmpl_spend(f->r, 1 + (end - at) / STEP_READS) ||
+            !put_field(f, out, (span){text.at + at + 1, end - at - 1}, depth))
             return false;
         at = end + 1;
     }

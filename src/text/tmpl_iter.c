@@ -21,6 +21,13 @@ bool value_is_iterable(value v) {
     }
 }
 
+size_t tmpl_offset(tmpl_run *r, vstr *s, size_t point) {
+    size_t walked = 0;
+    const size_t offset = tmpl_text_offset(s, point, &walked);
+    tmpl_spend(r, walked / STEP_WALKS); /* once that fails, so does whatever the caller does next */
+    return offset;
+}
+
 bool iter_begin(tmpl_run *r, value on, iter *out) {
     *out = (iter){.on = on};
     return value_is_iterable(on) || tmpl_fail(r, "'%s' object is not iterable", value_type(on));

@@ -69,6 +69,7 @@ static bool write_list(tmpl_run *r, strbuf *out, const vseq *seq, const json_sty
 
 static bool write_key(tmpl_run *r, strbuf *out, value key, const json_style *style) {
     if (key.kind == V_STR) {
+        if (!tmpl_spend(r, key.str->bytes / STEP_READS)) return false;
         write_text(out, value_span(key), style->ascii);
         return true;
     }
@@ -124,8 +125,8 @@ static bool write_nested(tmpl_run *r, strbuf *out, value v, const json_style *st
 
 static bool write_value(tmpl_run *r, strbuf *out, value v, const json_style *style, int level) {
     const size_t indent = style->indent.at ? (size_t)level * (style->indent.bytes + 1) : 0;
-    if (!tmpl_spend(r, 1 + (indent + (v.kind == V_STR ? v.str->bytes : 0)) / 64) || !tmpl_buffer_ok(r, out))
-        return false;
+    const size_t text = v.kind == V_STR ? v.str->bytes : 0;
+    if (!tmpl_spend(r, 1 + indent / STEP_MOVES + text / STEP_READS) || !tmpl_buffer_ok(r, out)) return false;
     switch (v.kind) {
     case V_NONE:
         strbuf_text(out, "null");

@@ -20,14 +20,16 @@ static size_t last_start(span s) {
     return at;
 }
 
-static span strip_chars(span s, span chars, unsigned sides) {
-    while ((sides & CUT_LEFT) && s.bytes) {
+/* Each character that is cut off pays for the search among `chars`; without steps nothing more is cut. */
+static span strip_chars(tmpl_run *r, span s, span chars, unsigned sides) {
+    const uint64_t cost = 1 + chars.bytes / STEP_MOVES;
+    while ((sides & CUT_LEFT) && s.bytes && tmpl_spend(r, cost)) {
         size_t length = 1;
         while (length < s.bytes && ((unsigned char)s.at[length] & 0xc0) == 0x80) length++;
         if (tmpl_find(chars, (span){s.at, length}, 0) == UNKNOWN) break;
         s = (span){s.at + length, s.bytes - length};
     }
-    while ((sides & CUT_RIGHT) && s.bytes) {
+    while ((sides & CUT_RIGHT) && s.bytes && tmpl_spend(r, cost)) {
         const size_t at = last_start(s);
         if (tmpl_find(chars, (span){s.at + at, s.bytes - at}, 0) == UNKNOWN) break;
         s.bytes = at;
@@ -40,10 +42,10 @@ bool tmpl_strip(tmpl_run *r, value text, value chars, unsigned sides, value *out
     if (!value_given(chars)) {
         if (sides & CUT_LEFT) s = tmpl_lstrip(s);
         if (sides & CUT_RIGHT) s = tmpl_rstrip(s);
+        if (!tmpl_spend(r, (text.str->bytes - s.bytes) / STEP_WALKS)) return false;
     } else {
         if (chars.kind != V_STR) return tmpl_fail(r, "strip arg must be None or str");
-        s = strip_chars(s, value_span(chars), sides);
-        if (!tmpl_spend(r, (text.str->bytes - s.bytes) * (1 + chars.str->bytes / 64))) return false;
+        s = strip_chars(r, s, value_span(chars), sides);
     }
     return tmpl_part(r, text, s, out);
 }
@@ -121,14 +123,11 @@ static bool rsplit_spaces(tmpl_run *r, value text, int64_t limit, value *out) {
 static bool rsplit_at(tmpl_run *r, value text, span separator, int64_t limit, value *out) {
     span s = value_span(text);
     while (limit-- != 0) {
-        size_t at = s.bytes;
-        bool is_found = false;
-        while (!is_found && at >= separator.bytes)
-            is_found = !memcmp(s.at + at-- - separator.bytes, separator.at, separator.bytes);
-        if (!is_found) break;
-        at++;
-        if (!add_part(r, text, (span){s.at + at, s.bytes - at}, out)) return false;
-        s.bytes = at - separator.bytes;
+        const size_t at = tmpl_rfind(s, separator);
+        if (at == UNKNOWN) break;
+        const size_t behind = at + separator.bytes;
+        if (!add_part(r, text, (span){s.at + behind, s.bytes - behind}, out)) return false;
+        s.bytes = at;
     }
     return add_part(r, text, s, out);
 }
@@ -138,7 +137,7 @@ static bool split(tmpl_run *r, value on, const value *args, bool from_right, val
     int64_t limit = -1;
     if (args[1].kind != V_MISSING && !tmpl_want_int(r, args[1], &limit)) return false;
     if (limit < 0) limit = -1;
-    if (!value_seq(r, V_LIST, 0, out) || !tmpl_spend(r, on.str->bytes / 16)) return false;
+    if (!value_seq(r, V_LIST, 0, out) || !tmpl_spend(r, on.str->bytes / STEP_WALKS)) return false;
     if (!value_given(args[0])) return from_right ? rsplit_spaces(r, on, limit, out) : split_spaces(r, on, limit, out);
     if (args[0].kind != V_STR) return tmpl_fail(r, "must be str or None, not %s", value_type(args[0]));
     if (!args[0].str->bytes) return tmpl_fail(r, "empty separator");
@@ -172,7 +171,7 @@ static size_t line_end(span s) {
 
 bool tmpl_split_lines(tmpl_run *r, value text, bool keep_ends, value *out) {
     const span s = value_span(text);
-    if (!value_seq(r, V_LIST, 0, out) || !tmpl_spend(r, s.bytes / 16)) return false;
+    if (!value_seq(r, V_LIST, 0, out) || !tmpl_spend(r, s.bytes / STEP_READS)) return false;
     for (size_t from = 0, at = 0; from < s.bytes;) {
         size_t end = 0;
         while (at < s.bytes && !(end = line_end((span){s.at + at, s.bytes - at}))) at++;
@@ -193,8 +192,8 @@ static bool partition(tmpl_run *r, value on, value separator, bool from_right, v
     span part;
     if (!tmpl_want_text(r, "partition", separator, &part)) return false;
     if (!part.bytes) return tmpl_fail(r, "empty separator");
-    size_t at = from_right ? tmpl_rfind(s, part) : tmpl_find(s, part, 0);
-    if (!tmpl_spend(r, s.bytes / 16) || !value_seq(r, V_TUPLE, 3, out)) return false;
+    if (!tmpl_spend(r, s.bytes / STEP_WALKS) || !value_seq(r, V_TUPLE, 3, out)) return false;
+    const size_t at = from_right ? tmpl_rfind(s, part) : tmpl_find(s, part, 0);
     span pieces[3] = {s, {s.at + s.bytes, 0}, {s.at + s.bytes, 0}};
     if (at != UNKNOWN) {
         const size_t behind = at + part.bytes;
@@ -235,7 +234,7 @@ bool tmpl_replace(tmpl_run *r, value text, span from, span to, int64_t limit, va
     const span s = value_span(text);
     strbuf b = {.limit = r->memory.limit_bytes};
     size_t at = 0, found = 0;
-    if (!tmpl_spend(r, 1 + s.bytes / 64)) return false;
+    if (!tmpl_spend(r, 1 + s.bytes / STEP_WALKS)) return false;
     if (!limit || (from.bytes && tmpl_find(s, from, 0) == UNKNOWN)) return tmpl_part(r, text, s, out);
     if (!from.bytes) {
         replace_empty(&b, s, to, limit);
@@ -265,14 +264,14 @@ static bool method_replace(tmpl_run *r, value on, const value *args, const call_
 
 static bool method_join(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     value list;
-    strbuf b = {0};
+    strbuf b = {.limit = r->memory.limit_bytes};
     if (!value_is_iterable(args[0])) return tmpl_fail(r, "can only join an iterable");
     if (!value_to_list(r, args[0], &list)) return false;
     for (size_t i = 0; i < list.seq->count; i++) {
         value item = list.seq->at[i];
         const bool is_right = on.is_markup ? value_escape(r, item, &item) : item.kind == V_STR;
         if (!is_right) tmpl_fail(r, "sequence item %zu: expected str instance, %s found", i, value_type(item));
-        if (!is_right || !tmpl_spend(r, 1)) return strbuf_free(&b), false;
+        if (!is_right || !tmpl_spend(r, 1) || !tmpl_buffer_ok(r, &b)) return strbuf_free(&b), false;
         if (i) strbuf_add(&b, on.str->at, on.str->bytes);
         strbuf_add(&b, item.str->at, item.str->bytes);
     }

@@ -38,9 +38,9 @@ static bool window(tmpl_run *r, value on, value start, value end, span *out, siz
     if (to > n) to = n;
     *is_valid = from <= to;
     if (!*is_valid) return *out = (span){"", 0}, true;
-    *first = tmpl_text_offset(on.str, (size_t)from);
-    *out = (span){on.str->at + *first, tmpl_text_offset(on.str, (size_t)to) - *first};
-    return tmpl_spend(r, on.str->bytes / 64);
+    *first = tmpl_offset(r, on.str, (size_t)from);
+    *out = (span){on.str->at + *first, tmpl_offset(r, on.str, (size_t)to) - *first};
+    return tmpl_spend(r, on.str->bytes / STEP_WALKS);
 }
 
 static bool search(tmpl_run *r, value on, const value *args, bool from_right, bool must, value *out) {
@@ -99,10 +99,11 @@ static bool ends(tmpl_run *r, value on, const value *args, bool at_start, value 
     for (size_t i = 0; i < count && !holds; i++) {
         if (parts[i].kind != V_STR)
             return tmpl_fail(r, "tuple for %s must only contain str, not %s", name, value_type(parts[i]));
+        if (!tmpl_spend(r, 1 + parts[i].str->bytes / STEP_MOVES)) return false;
         holds = is_valid && has_end(in, value_span(parts[i]), at_start);
     }
     *out = value_bool(holds);
-    return tmpl_spend(r, count);
+    return true;
 }
 
 static bool method_startswith(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
@@ -117,6 +118,7 @@ static bool method_endswith(tmpl_run *r, value on, const value *args, const call
 /* Whether the text is not empty and each character has one of these kinds. */
 static bool all_of(tmpl_run *r, value on, unsigned kinds, bool if_empty, value *out) {
     bool holds = if_empty || on.str->bytes;
+    if (!tmpl_spend(r, on.str->bytes / STEP_READS)) return false;
     for (size_t i = 0; holds && i < on.str->bytes;) {
         uint32_t c = 0;
         const int length = utf8_decode(on.str->at + i, on.str->bytes - i, &c);
@@ -124,7 +126,7 @@ static bool all_of(tmpl_run *r, value on, unsigned kinds, bool if_empty, value *
         i += length ? (size_t)length : 1;
     }
     *out = value_bool(holds);
-    return tmpl_spend(r, on.str->bytes / 16);
+    return true;
 }
 
 static bool method_isalpha(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
@@ -173,6 +175,7 @@ static bool method_isupper(tmpl_run *r, value on, const value *args, const call_
 /* Upper or title case letters only behind uncased ones, lower case ones only behind cased ones. */
 static bool method_istitle(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     bool any = false, behind_cased = false;
+    if (!tmpl_spend(r, on.str->bytes / STEP_READS)) return false;
     for (size_t i = 0; i < on.str->bytes;) {
         uint32_t c = 0;
         const int length = utf8_decode(on.str->at + i, on.str->bytes - i, &c);
@@ -186,11 +189,12 @@ static bool method_istitle(tmpl_run *r, value on, const value *args, const call_
         i += length ? (size_t)length : 1;
     }
     *out = value_bool(any);
-    return tmpl_spend(r, on.str->bytes / 16);
+    return true;
 }
 
 static bool method_isidentifier(tmpl_run *r, value on, const value *args, const call_args *call, value *out) {
     bool holds = on.str->bytes;
+    if (!tmpl_spend(r, on.str->bytes / STEP_READS)) return false;
     for (size_t i = 0; holds && i < on.str->bytes;) {
         uint32_t c = 0;
         const int length = utf8_decode(on.str->at + i, on.str->bytes - i, &c);
@@ -205,7 +209,7 @@ static bool method_isidentifier(tmpl_run *r, value on, const value *args, const 
 
 static bool pad(tmpl_run *r, value on, int64_t left, int64_t right, span fill, value *out) {
     strbuf b = {.limit = r->memory.limit_bytes};
-    if (!tmpl_spend(r, (uint64_t)(left + right) / 16)) return false;
+    if (!tmpl_spend(r, (uint64_t)(left + right) / STEP_WALKS)) return false;
     for (int64_t i = 0; i < left && !b.failed; i++) strbuf_add(&b, fill.at, fill.bytes);
     strbuf_add(&b, on.str->at, on.str->bytes);
     for (int64_t i = 0; i < right && !b.failed; i++) strbuf_add(&b, fill.at, fill.bytes);
@@ -274,6 +278,7 @@ static bool method_expandtabs(tmpl_run *r, value on, const value *args, const ca
         const char c = on.str->at[i];
         if (c == '\t') {
             const int64_t wide = size > 0 ? size - column % size : 0;
+            if (!tmpl_spend(r, (uint64_t)wide / STEP_WALKS)) return strbuf_free(&b), false;
             for (int64_t k = 0; k < wide; k++) strbuf_char(&b, ' ');
             column += wide;
             continue;
@@ -284,7 +289,7 @@ static bool method_expandtabs(tmpl_run *r, value on, const value *args, const ca
         else
             column += ((unsigned char)c & 0xc0) != 0x80;
     }
-    if (!tmpl_spend(r, b.bytes / 16)) return strbuf_free(&b), false;
+    if (!tmpl_spend(r, on.str->bytes / STEP_WALKS)) return strbuf_free(&b), false;
     return tmpl_take_text(r, &b, out);
 }
 

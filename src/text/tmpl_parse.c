@@ -42,6 +42,14 @@ void tmpl_node_add(parser *p, node_list *list, node *item) {
     list->at[list->count++] = item;
 }
 
+bool tmpl_is_named_before(parser *p, const node *n, const vstr *name) {
+    if (n->list2.count >= MAX_NAMED)
+        tmpl_parse_fail(p, p->now->at, QP_TOO_LARGE, "more than %d parameters or keyword arguments", MAX_NAMED);
+    for (int i = 0; i < n->list2.count && p->status == QP_OK; i++)
+        if (n->list2.at[i]->text->hash == name->hash && tmpl_text_equal(n->list2.at[i]->text, name)) return true;
+    return false;
+}
+
 vstr *tmpl_parse_text(parser *p, span text) {
     if (p->status != QP_OK) return NULL;
     vstr *s = tmpl_text_shared(&p->t->memory, text);
@@ -201,10 +209,9 @@ static void parse_signature(parser *p, node *n) {
             tmpl_node_add(p, &n->list3, tmpl_parse_expression(p, true));
         else if (n->list3.count)
             tmpl_parse_fail(p, name->at, QP_BAD_FORMAT, "non-default argument follows default argument");
-        for (int i = 0; i < n->list2.count && p->status == QP_OK; i++)
-            if (tmpl_text_equal(n->list2.at[i]->text, name->text))
-                tmpl_parse_fail(p, name->at, QP_BAD_FORMAT, "duplicate argument '%.*s' in macro definition",
-                                TEXT_ARG(name->text));
+        if (tmpl_is_named_before(p, n, name->text))
+            tmpl_parse_fail(p, name->at, QP_BAD_FORMAT, "duplicate argument '%.*s' in macro definition",
+                            TEXT_ARG(name->text));
         tmpl_node_add(p, &n->list2, name);
     }
     tmpl_parse_expect(p, T_RPAREN);

@@ -7,7 +7,7 @@
 
 #include "tmpl_lex.h"
 
-enum { MAX_NODE_DEPTH = 400 };
+enum { MAX_NODE_DEPTH = 400, MAX_NAMED = 1000 };
 
 typedef struct parser {
     tmpl *t;
@@ -21,6 +21,8 @@ typedef struct parser {
 node *tmpl_parse_fail(parser *p, size_t at, qp_status code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 node *tmpl_node_new(parser *p, node_kind kind, size_t at);
+/* Whether list2, which has parameters or keyword arguments, has this name; fails when there are too many of them. */
+bool tmpl_is_named_before(parser *p, const node *n, const vstr *name);
 void tmpl_node_add(parser *p, node_list *list, node *item);
 /* A text that belongs to the template; NULL after a failure. */
 vstr *tmpl_parse_text(parser *p, span text);

@@ -1,6 +1,7 @@
 /* tmpl_percent.c — "%s and %d" % values: the printf-like formatting of Python, also the `format` filter. */
 #include "tmpl_spec.h"
 #include "base/utf8.h"
+#include <stdlib.h>
 
 typedef struct percent {
     tmpl_run *r;
@@ -70,7 +71,8 @@ static bool put_text(percent *p, value v, char how, const spec *s) {
     bool is_right = how == 's' ? value_str(p->r, &text, v) : value_repr(p->r, &text, v);
     if (!is_right) return strbuf_free(&text), false;
     if (how == 'a') {
-        strbuf plain = {0};
+        strbuf plain = {.limit = p->r->memory.limit_bytes};
+        if (!tmpl_spend(p->r, text.bytes / STEP_READS)) return strbuf_free(&text), false;
         for (size_t i = 0; i < text.bytes;) {
             uint32_t c = 0;
             const int length = utf8_decode(text.at + i, text.bytes - i, &c);
@@ -88,7 +90,7 @@ static bool put_text(percent *p, value v, char how, const spec *s) {
     if (p->is_markup && !value_escape(p->r, made, &made)) return false;
     span body = value_span(made);
     if (s->precision >= 0 && (size_t)s->precision < tmpl_text_points(made.str))
-        body.bytes = tmpl_text_offset(made.str, (size_t)s->precision);
+        body.bytes = tmpl_offset(p->r, made.str, (size_t)s->precision);
     spec padded = *s;
     padded.fill = (span){"", 0};
     if (padded.align == '=') padded.align = 0;
@@ -195,12 +197,13 @@ static bool convert(percent *p) {
     value v = {.kind = V_MISSING};
     if (p->at < p->format.bytes && p->format.at[p->at] == '(' && !named_arg(p, &v)) return false;
     read_flags(p, &s);
-    if (!read_size(p, &s.width)) return false;
+    if (!read_size(p, &s.width) || !tmpl_spend(p->r, (uint64_t)llabs(s.width) / STEP_WALKS)) return false;
     if (s.width < 0) s.width = -s.width, s.align = '<', s.fill = (span){"", 0};
     if (p->at < p->format.bytes && p->format.at[p->at] == '.') {
         p->at++;
         if (!read_size(p, &s.precision)) return false;
         if (s.precision < 0) s.precision = 0;
+        if (!tmpl_spend(p->r, (uint64_t)s.precision / STEP_READS)) return false;
     }
     while (p->at < p->format.bytes && strchr("hlL", p->format.at[p->at]) && p->format.at[p->at]) p->at++;
     if (p->at >= p->format.bytes) return tmpl_fail(p->r, "incomplete format");
@@ -211,11 +214,12 @@ static bool convert(percent *p) {
 
 static bool run(percent *p) {
     while (p->at < p->format.bytes) {
-        const char *mark = memchr(p->format.at + p->at, '%', p->format.bytes - p->at);
+        const size_t from = p->at;
+        const char *mark = memchr(p->format.at + from, '%', p->format.bytes - from);
         const size_t end = mark ? (size_t)(mark - p->format.at) : p->format.bytes;
-        strbuf_add(&p->out, p->format.at + p->at, end - p->at);
+        strbuf_add(&p->out, p->format.at + from, end - from);
         p->at = end + 1;
-        if (!tmpl_spend(p->r, 1 + end / 64) || (mark && !convert(p))) return false;
+        if (!tmpl_spend(p->r, 1 + (end - from) / STEP_MOVES) || (mark && !convert(p))) return false;
     }
     const bool is_left = p->args.kind == V_TUPLE ? p->next < p->args.seq->count : !p->next && !is_mapping(p->args);
     return !is_left || tmpl_fail(p->r, "not all arguments converted during string formatting");

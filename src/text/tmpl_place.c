@@ -21,8 +21,9 @@ static void place_list(scoper *s, const node_list *list, const place_in *in) {
 /* Numbers the names that are looked up in the context. */
 static uint16_t note_read(scoper *s, const vstr *name) {
     tmpl *t = s->t;
+    tmpl_scope_pay(s, (size_t)t->n_reads);
     for (int i = 0; i < t->n_reads; i++)
-        if (tmpl_text_equal(t->reads[i], name)) return (uint16_t)i;
+        if (t->reads[i]->hash == name->hash && tmpl_text_equal(t->reads[i], name)) return (uint16_t)i;
     if (t->n_reads == NO_SLOT) tmpl_scope_fail(s, s->t->body.at[0], QP_TOO_LARGE, "more than 65535 variables", NULL);
     if (s->status == QP_OK && (t->n_reads & (t->n_reads - 1)) == 0) {
         const vstr **reads = tmpl_scope_get(s, &t->memory, t->n_reads ? 2 * (size_t)t->n_reads : 1, sizeof *reads);
@@ -72,7 +73,7 @@ static const vstr *known_text(scoper *s, const char *text) {
 
 /* Declares a special parameter if the body mentions it; says whether it did. */
 static bool declare_special(scoper *s, scope *names, const node_list *body, const char *name, var_ref *ref) {
-    if (!tmpl_scope_mentions(body, name)) return false;
+    if (!tmpl_scope_mentions(s, body, name)) return false;
     const vstr *text = known_text(s, name);
     const symbol *y = text ? tmpl_scope_declare(s, names, text) : NULL;
     if (y) *ref = (var_ref){.slot = y->slot};
@@ -87,7 +88,7 @@ static void copy_parameters(scoper *s, func_info *f, const scope *names, const n
     f->param_refs = tmpl_scope_get(s, &s->t->memory, (size_t)f->n_params, sizeof *f->param_refs);
     for (int i = 0; i < f->n_params && s->status == QP_OK; i++) {
         f->params[i] = n->list2.at[i]->text;
-        f->param_refs[i] = (var_ref){.slot = tmpl_scope_own(names, f->params[i])->slot};
+        f->param_refs[i] = (var_ref){.slot = tmpl_scope_own(s, names, f->params[i])->slot};
     }
 }
 
@@ -114,7 +115,7 @@ static void place_macro(scoper *s, node *n, const place_in *in) {
         int first_default = n->list2.count - n->list3.count;
         for (int i = 0; i < first_default; i++)
             if (span_is((span){n->list2.at[i]->text->at, n->list2.at[i]->text->bytes}, "caller") &&
-                tmpl_scope_mentions(&n->list, "caller"))
+                tmpl_scope_mentions(s, &n->list, "caller"))
                 tmpl_scope_fail(s, n, QP_BAD_FORMAT,
                                 "the special \"caller\" argument must be omitted or be given a default", NULL);
     } else {
@@ -131,14 +132,15 @@ static void place_macro(scoper *s, node *n, const place_in *in) {
 }
 
 /* Whether a node of the tree, itself included, is what `is_it` looks for. */
-static bool any_node(const node *n, bool (*is_it)(const node *n)) {
+static bool any_node(scoper *s, const node *n, bool (*is_it)(const node *n)) {
     const node_list *const lists[] = {&n->list, &n->list2, &n->list3};
+    tmpl_scope_pay(s, SCOPE_NODE_WORK);
     if (is_it(n)) return true;
-    if ((n->a && any_node(n->a, is_it)) || (n->b && any_node(n->b, is_it)) || (n->c && any_node(n->c, is_it)))
+    if ((n->a && any_node(s, n->a, is_it)) || (n->b && any_node(s, n->b, is_it)) || (n->c && any_node(s, n->c, is_it)))
         return true;
     for (int i = 0; i < 3; i++)
-        for (int k = 0; k < lists[i]->count; k++)
-            if (any_node(lists[i]->at[k], is_it)) return true;
+        for (int k = 0; k < lists[i]->count && s->status == QP_OK; k++)
+            if (any_node(s, lists[i]->at[k], is_it)) return true;
     return false;
 }
 
@@ -162,7 +164,7 @@ static void place_for_test(scoper *s, node *n, const place_in *in) {
     n->frame3->stores = tmpl_scope_get(s, &s->t->memory, (size_t)names.count, sizeof(frame_load));
     for (int i = 0; i < names.count && s->status == QP_OK; i++) {
         var_ref body;
-        if (names.at[i].load == LOAD_PARAM && tmpl_scope_find(in->names, in->names->func, names.at[i].name, &body))
+        if (names.at[i].load == LOAD_PARAM && tmpl_scope_find(s, in->names, in->names->func, names.at[i].name, &body))
             n->frame3->stores[n->frame3->n_stores++] =
                 (frame_load){.kind = LOAD_ALIAS, .to = {.slot = names.at[i].slot}, .from = body};
     }
@@ -177,7 +179,7 @@ static void place_for(scoper *s, node *n, const place_in *in) {
     otherwise = body;
     s->now = &body;
     var_ref loop = {.slot = NO_SLOT};
-    if (n->is_flag || tmpl_scope_mentions(&n->list, "loop") || any_node(n, is_scoped_block)) {
+    if (n->is_flag || tmpl_scope_mentions(s, &n->list, "loop") || any_node(s, n, is_scoped_block)) {
         const vstr *name = known_text(s, "loop");
         const symbol *y = name ? tmpl_scope_declare(s, &body, name) : NULL;
         if (y) loop.slot = y->slot;
@@ -185,7 +187,7 @@ static void place_for(scoper *s, node *n, const place_in *in) {
     tmpl_scope_look_targets(s, n->c);
     tmpl_scope_look_list(s, &n->list);
     if (s->status != QP_OK) return;
-    if (any_node(n, sets_loop))
+    if (any_node(s, n, sets_loop))
         tmpl_scope_fail(s, n, QP_BAD_FORMAT, "Can't assign to special loop variable in for-loop target", NULL);
     n->frame = make_frame(s, &body);
     if (n->frame) n->frame->loop_slot = loop.slot;
@@ -237,7 +239,7 @@ static void place_block_call(scoper *s, node *n, const place_in *in) {
             frame_load *to = &n->frame2->stores[n->frame2->n_stores];
             if (!names->at[i].is_stored) continue;
             to->name = names->at[i].name;
-            if (tmpl_scope_find(names, in->names->func, to->name, &to->from)) n->frame2->n_stores++;
+            if (tmpl_scope_find(s, names, in->names->func, to->name, &to->from)) n->frame2->n_stores++;
         }
 }
 
@@ -268,7 +270,7 @@ static void place_children(scoper *s, node *n, const place_in *in) {
 }
 
 static void place_name(scoper *s, node *n, const place_in *in) {
-    if (!tmpl_scope_find(in->names, in->names->func, n->text, &n->ref))
+    if (!tmpl_scope_find(s, in->names, in->names->func, n->text, &n->ref))
         tmpl_scope_fail(s, n, QP_INTERNAL, "name '%.*s' has no place", n->text);
     n->is_flag = in->is_toplevel && s->t->blocks.count;
 }
@@ -296,7 +298,7 @@ static void place(scoper *s, node *n, const place_in *in) {
         place_for(s, n, in);
         break;
     case N_MACRO:
-        if (!tmpl_scope_find(in->names, in->names->func, n->text, &n->ref))
+        if (!tmpl_scope_find(s, in->names, in->names->func, n->text, &n->ref))
             tmpl_scope_fail(s, n, QP_INTERNAL, "macro '%.*s' has no place", n->text);
         n->is_flag = in->is_toplevel && s->t->blocks.count;
         place_macro(s, n, in);
@@ -330,6 +332,7 @@ static void place(scoper *s, node *n, const place_in *in) {
 static void place_blocks(scoper *s) {
     const node_list *blocks = &s->t->blocks;
     for (int i = 0; i < blocks->count && s->status == QP_OK; i++) {
+        tmpl_scope_pay(s, (size_t)i);
         for (int k = 0; k < i; k++)
             if (tmpl_text_equal(blocks->at[k]->text, blocks->at[i]->text))
                 tmpl_scope_fail(s, blocks->at[i], QP_BAD_FORMAT, "block '%.*s' defined twice", blocks->at[i]->text);

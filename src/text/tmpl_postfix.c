@@ -61,9 +61,8 @@ static void add_keyword(parser *p, node *n) {
     keyword->text = tmpl_parse_text(p, tmpl_parse_next(p)->text);
     tmpl_parse_next(p);
     keyword->a = tmpl_parse_expression(p, true);
-    for (int i = 0; i < n->list2.count && p->status == QP_OK; i++)
-        if (tmpl_text_equal(n->list2.at[i]->text, keyword->text))
-            tmpl_parse_fail(p, keyword->at, QP_BAD_FORMAT, "keyword argument repeated: %.*s", TEXT_ARG(keyword->text));
+    if (tmpl_is_named_before(p, n, keyword->text))
+        tmpl_parse_fail(p, keyword->at, QP_BAD_FORMAT, "keyword argument repeated: %.*s", TEXT_ARG(keyword->text));
     tmpl_node_add(p, &n->list2, tmpl_parse_checked(p, keyword));
 }
 

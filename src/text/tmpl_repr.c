@@ -213,7 +213,7 @@ static bool repr_object(tmpl_run *r, strbuf *out, value v) {
 }
 
 bool value_repr(tmpl_run *r, strbuf *out, value v) {
-    if (!tmpl_spend(r, 1 + (v.kind == V_STR ? v.str->bytes / 32 : 0)) || !tmpl_buffer_ok(r, out)) return false;
+    if (!tmpl_spend(r, 1 + (v.kind == V_STR ? v.str->bytes / STEP_READS : 0)) || !tmpl_buffer_ok(r, out)) return false;
     switch (v.kind) {
     case V_MISSING:
     case V_UNDEFINED:
@@ -254,7 +254,7 @@ bool value_str(tmpl_run *r, strbuf *out, value v) {
     if (v.kind == V_UNDEFINED || v.kind == V_MISSING) return true;
     if (v.kind != V_STR) return value_repr(r, out, v);
     strbuf_add(out, v.str->at, v.str->bytes);
-    return tmpl_spend(r, 1 + v.str->bytes / 64) && tmpl_buffer_ok(r, out);
+    return tmpl_spend(r, 1 + v.str->bytes / STEP_MOVES) && tmpl_buffer_ok(r, out);
 }
 
 bool value_to_text(tmpl_run *r, value v, value *out) {

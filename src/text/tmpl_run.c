@@ -55,7 +55,7 @@ bool tmpl_buffer_ok(tmpl_run *r, const strbuf *b) {
 }
 
 bool tmpl_write(tmpl_run *r, span text) {
-    if (!tmpl_spend(r, 1 + text.bytes / 64)) return false;
+    if (!tmpl_spend(r, 1 + text.bytes / STEP_MOVES)) return false;
     if (text.bytes > r->output_bytes || r->out->bytes > r->output_bytes - text.bytes)
         return tmpl_fail_as(r, QP_TOO_LARGE, "output is longer than the limit of %zu bytes", r->output_bytes);
     strbuf_add(r->out, text.at, text.bytes);
@@ -63,8 +63,7 @@ bool tmpl_write(tmpl_run *r, span text) {
 }
 
 bool tmpl_take_text(tmpl_run *r, strbuf *b, value *out) {
-    const bool is_right =
-        tmpl_buffer_ok(r, b) && tmpl_spend(r, b->bytes / 64) && value_text(r, (span){b->at, b->bytes}, out);
+    const bool is_right = tmpl_buffer_ok(r, b) && value_text(r, (span){b->at, b->bytes}, out);
     strbuf_free(b);
     return is_right;
 }

@@ -2,7 +2,8 @@
  * share. Each group names the file that has it.
  *
  * Functions that can fail answer false after tmpl_fail(); callers pass that on. Whatever loops over data calls
- * tmpl_spend(), whatever recurses brackets itself with tmpl_enter() and tmpl_leave(). */
+ * tmpl_spend(), whatever walks over a text for tmpl_spend(bytes / STEP_...), whatever recurses brackets itself with
+ * tmpl_enter() and tmpl_leave(). */
 #ifndef TEXT_TMPL_RUN_H
 #define TEXT_TMPL_RUN_H
 
@@ -48,6 +49,9 @@ static inline bool tmpl_spend(tmpl_run *r, uint64_t steps) {
     r->steps -= steps;
     return true;
 }
+/* Work on texts is paid by the byte, before or right after it is done: a step moves, compares or searches so many
+ * bytes, walks over fewer characters, and asks Unicode's tables or writes digits and escapes for fewer still. */
+enum { STEP_MOVES = 64, STEP_WALKS = 16, STEP_READS = 4 };
 /* Takes a level even when it fails: callers leave in any case. */
 static inline bool tmpl_enter(tmpl_run *r) { return --r->depth >= 0 || tmpl_too_deep(r); }
 static inline void tmpl_leave(tmpl_run *r) { r->depth++; }
@@ -59,6 +63,7 @@ bool tmpl_take_text(tmpl_run *r, strbuf *b, value *out);
 bool tmpl_from_json(tmpl_run *r, const json_t *from, value *out);
 
 /* ---- tmpl_value.c ---- */
+/* Every text pays for its bytes when it is made, as somebody may hash or count them once. */
 bool value_text(tmpl_run *r, span text, value *out); /* copied */
 bool value_borrow(tmpl_run *r, span text,
                   value *out); /* the text outlives the rendering, or is a part of one that does */
@@ -79,7 +84,7 @@ bool value_length(tmpl_run *r, value v, size_t *out, bool *has_length);
 /* ---- tmpl_dict.c ---- */
 bool value_hash(tmpl_run *r, value v, uint64_t *out);
 vpair *tmpl_dict_find(tmpl_run *r, const vdict *d, value key); /* NULL: not there, or failed */
-vpair *tmpl_dict_find_text(const vdict *d, const vstr *key);
+vpair *tmpl_dict_find_text(tmpl_run *r, const vdict *d, const vstr *key);
 bool tmpl_dict_set(tmpl_run *r, vdict *d, value key, value val);
 
 /* ---- tmpl_compare.c ---- */
@@ -109,6 +114,8 @@ typedef struct iter {
     size_t at;
     bool is_reversed;
 } iter;
+/* Byte offset of a code point of s, 0 <= point <= length; the way there is paid. */
+size_t tmpl_offset(tmpl_run *r, vstr *s, size_t point);
 /* Fails for what cannot be iterated. */
 bool iter_begin(tmpl_run *r, value on, iter *out);
 bool iter_next(tmpl_run *r, iter *it, value *out, bool *is_done);

@@ -7,6 +7,8 @@
  * only some of them may come from outside in the others. */
 #include "tmpl_scope.h"
 
+enum { MAX_WORK = 1 << 20, WORK_PER_BYTE = 16, COPY_WORK = 4 };
+
 bool tmpl_scope_fail(scoper *s, const node *at, qp_status code, const char *text, const vstr *name) {
     if (s->status != QP_OK) return false;
     if (code == QP_NO_MEMORY)
@@ -18,6 +20,12 @@ bool tmpl_scope_fail(scoper *s, const node *at, qp_status code, const char *text
     return false;
 }
 
+void tmpl_scope_pay(scoper *s, size_t work) {
+    s->work += work;
+    if (s->work > MAX_WORK + WORK_PER_BYTE * s->t->source.bytes)
+        tmpl_scope_fail(s, s->t->body.at[0], QP_TOO_LARGE, "too many names in too many scopes", NULL);
+}
+
 void *tmpl_scope_get(scoper *s, arena *memory, size_t count, size_t size) {
     void *at = arena_zget(memory, count, size);
     if (!at) tmpl_scope_fail(s, NULL, QP_NO_MEMORY, "", NULL);
@@ -26,16 +34,17 @@ void *tmpl_scope_get(scoper *s, arena *memory, size_t count, size_t size) {
 
 /* ---- the names of one scope ---- */
 
-symbol *tmpl_scope_own(const scope *names, const vstr *name) {
+symbol *tmpl_scope_own(scoper *s, const scope *names, const vstr *name) {
+    tmpl_scope_pay(s, (size_t)names->count);
     for (int i = 0; i < names->count; i++)
-        if (tmpl_text_equal(names->at[i].name, name)) return &names->at[i];
+        if (names->at[i].name->hash == name->hash && tmpl_text_equal(names->at[i].name, name)) return &names->at[i];
     return NULL;
 }
 
 /* The place of a name in this scope or those around it, seen from `from`. */
-bool tmpl_scope_find(const scope *names, const scope_func *from, const vstr *name, var_ref *ref) {
+bool tmpl_scope_find(scoper *s, const scope *names, const scope_func *from, const vstr *name, var_ref *ref) {
     for (; names; names = names->parent) {
-        const symbol *found = tmpl_scope_own(names, name);
+        const symbol *found = tmpl_scope_own(s, names, name);
         if (!found) continue;
         ref->slot = found->slot;
         ref->hops = 0;
@@ -46,7 +55,8 @@ bool tmpl_scope_find(const scope *names, const scope_func *from, const vstr *nam
 }
 
 static symbol *define(scoper *s, scope *names, const vstr *name, load_kind load) {
-    symbol *found = tmpl_scope_own(names, name);
+    symbol *found = tmpl_scope_own(s, names, name);
+    if (s->status != QP_OK) return NULL;
     if (!found) {
         if (names->count == names->capacity) {
             const int capacity = names->capacity ? 2 * names->capacity : 8;
@@ -66,10 +76,10 @@ static symbol *define(scoper *s, scope *names, const vstr *name, load_kind load)
 }
 
 static void store_name(scoper *s, scope *names, const vstr *name) {
-    symbol *found = tmpl_scope_own(names, name);
+    symbol *found = tmpl_scope_own(s, names, name);
     var_ref outer;
     if (!found) {
-        const bool is_alias = names->parent && tmpl_scope_find(names->parent, names->func, name, &outer);
+        const bool is_alias = names->parent && tmpl_scope_find(s, names->parent, names->func, name, &outer);
         found = define(s, names, name, is_alias ? LOAD_ALIAS : LOAD_MISSING);
         if (found && is_alias) found->from = outer;
     }
@@ -84,7 +94,7 @@ symbol *tmpl_scope_declare(scoper *s, scope *names, const vstr *name) {
 
 static void load_name(scoper *s, scope *names, const vstr *name) {
     var_ref ref;
-    if (!tmpl_scope_find(names, names->func, name, &ref)) define(s, names, name, LOAD_RESOLVE);
+    if (!tmpl_scope_find(s, names, names->func, name, &ref)) define(s, names, name, LOAD_RESOLVE);
 }
 
 /* ---- looking: names of a scope from its statements, not entering inner scopes ---- */
@@ -95,6 +105,8 @@ void tmpl_scope_look_list(scoper *s, const node_list *list) {
 
 static scope copy_scope(scoper *s, const scope *from) {
     scope copy = *from;
+    tmpl_scope_pay(s, COPY_WORK * (size_t)from->count);
+    if (s->status != QP_OK) return (scope){.parent = from->parent, .func = from->func};
     copy.capacity = from->count;
     copy.at = from->count ? tmpl_scope_get(s, &s->scratch, (size_t)from->count, sizeof *copy.at) : NULL;
     if (copy.at)
@@ -110,14 +122,14 @@ static void merge_branches(scoper *s, scope *names, const scope *branches, int c
     for (int b = 0; b < count; b++)
         for (int i = 0; i < branches[b].count && s->status == QP_OK; i++) {
             const symbol *from = &branches[b].at[i];
-            symbol *to = tmpl_scope_own(names, from->name);
+            symbol *to = tmpl_scope_own(s, names, from->name);
             if (!to && !(to = define(s, names, from->name, from->load))) return;
             to->is_new |= from->is_stored && !to->is_stored;
         }
     for (int i = 0; i < names->count; i++) {
         symbol *to = &names->at[i];
         if (!to->is_new) continue;
-        const bool is_alias = names->parent && tmpl_scope_find(names->parent, names->func, to->name, &to->from);
+        const bool is_alias = names->parent && tmpl_scope_find(s, names->parent, names->func, to->name, &to->from);
         to->load = is_alias ? LOAD_ALIAS : LOAD_RESOLVE;
         to->is_stored = true;
         to->is_new = false;
@@ -190,31 +202,32 @@ void tmpl_scope_look(scoper *s, const node *n) {
 
 void tmpl_scope_look_targets(scoper *s, const node *target) {
     if (target->kind == N_NAME) tmpl_scope_declare(s, s->now, target->text);
-    for (int i = 0; i < target->list.count; i++) tmpl_scope_look_targets(s, target->list.at[i]);
+    for (int i = 0; i < target->list.count && s->status == QP_OK; i++) tmpl_scope_look_targets(s, target->list.at[i]);
 }
 
 /* Whether `name` is read below without being set there first; blocks are not entered. */
-static bool mentions(const node *n, const char *name, bool *is_set);
+static bool mentions(scoper *s, const node *n, const char *name, bool *is_set);
 
-static bool list_mentions(const node_list *list, const char *name, bool *is_set) {
-    for (int i = 0; i < list->count; i++)
-        if (mentions(list->at[i], name, is_set)) return true;
+static bool list_mentions(scoper *s, const node_list *list, const char *name, bool *is_set) {
+    for (int i = 0; i < list->count && s->status == QP_OK; i++)
+        if (mentions(s, list->at[i], name, is_set)) return true;
     return false;
 }
 
-static bool mentions(const node *n, const char *name, bool *is_set) {
+static bool mentions(scoper *s, const node *n, const char *name, bool *is_set) {
+    tmpl_scope_pay(s, SCOPE_NODE_WORK);
     if (n->kind == N_BLOCK || *is_set) return false;
     if (n->kind == N_NAME && span_is((span){n->text->at, n->text->bytes}, name)) {
         if (n->use == USE_LOAD) return true;
         *is_set = true;
         return false;
     }
-    return (n->a && mentions(n->a, name, is_set)) || (n->b && mentions(n->b, name, is_set)) ||
-           (n->c && mentions(n->c, name, is_set)) || list_mentions(&n->list, name, is_set) ||
-           list_mentions(&n->list2, name, is_set) || list_mentions(&n->list3, name, is_set);
+    return (n->a && mentions(s, n->a, name, is_set)) || (n->b && mentions(s, n->b, name, is_set)) ||
+           (n->c && mentions(s, n->c, name, is_set)) || list_mentions(s, &n->list, name, is_set) ||
+           list_mentions(s, &n->list2, name, is_set) || list_mentions(s, &n->list3, name, is_set);
 }
 
-bool tmpl_scope_mentions(const node_list *body, const char *name) {
+bool tmpl_scope_mentions(scoper *s, const node_list *body, const char *name) {
     bool is_set = false;
-    return list_mentions(body, name, &is_set);
+    return list_mentions(s, body, name, &is_set);
 }

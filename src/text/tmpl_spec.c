@@ -73,7 +73,7 @@ bool tmpl_spec_int(tmpl_run *r, strbuf *out, int64_t x, const spec *s) {
                                                       : "0x";
     snprintf(prefix, sizeof prefix, "%s%s", sign_text(x < 0, s->sign), mark);
     add_number(out, prefix, (span){digits, (size_t)n}, (span){"", 0}, s, base == 10 ? 3 : 4);
-    return tmpl_spend(r, (uint64_t)s->width / 16) && tmpl_buffer_ok(r, out);
+    return tmpl_buffer_ok(r, out);
 }
 
 /* Without a type but with a precision: like g, but a whole number keeps ".0", for which one digit more is needed
@@ -141,7 +141,7 @@ bool tmpl_spec_real(tmpl_run *r, strbuf *out, double x, const spec *s) {
     else
         out->failed = true;
     strbuf_free(&body);
-    return tmpl_spend(r, (uint64_t)s->width / 16) && tmpl_buffer_ok(r, out);
+    return tmpl_buffer_ok(r, out);
 }
 
 /* ---- reading a specification ---- */
@@ -213,9 +213,9 @@ static bool format_text(tmpl_run *r, strbuf *out, value v, spec *s) {
     if (s->group) return tmpl_fail(r, "Cannot specify '%c' with 's'.", s->group);
     if (s->no_negative_zero) return tmpl_fail(r, "Negative zero coercion (z) not allowed in string format specifier");
     if (s->precision >= 0 && (size_t)s->precision < tmpl_text_points(v.str))
-        text.bytes = tmpl_text_offset(v.str, (size_t)s->precision);
+        text.bytes = tmpl_offset(r, v.str, (size_t)s->precision);
     tmpl_spec_pad(out, (span){"", 0}, text, s, '<');
-    return tmpl_spend(r, ((uint64_t)s->width + text.bytes) / 16) && tmpl_buffer_ok(r, out);
+    return tmpl_spend(r, text.bytes / STEP_WALKS) && tmpl_buffer_ok(r, out);
 }
 
 static bool format_char(tmpl_run *r, strbuf *out, int64_t x, spec *s) {
@@ -249,6 +249,8 @@ bool tmpl_format_spec(tmpl_run *r, strbuf *out, value v, span text) {
     if (!text.bytes) return value_str(r, out, v);
     if (v.kind != V_STR && !value_is_number(v))
         return tmpl_fail(r, "unsupported format string passed to %s.__format__", value_type(v));
-    if (!read_spec(r, text, &s)) return false;
+    if (!read_spec(r, text, &s) || !tmpl_spend(r, (uint64_t)s.width / STEP_WALKS)) return false;
+    /* a number's digits are made one by one, even if most are dropped again */
+    if (v.kind != V_STR && s.precision > 0 && !tmpl_spend(r, (uint64_t)s.precision / STEP_READS)) return false;
     return v.kind == V_STR ? format_text(r, out, v, &s) : format_number(r, out, v, &s);
 }

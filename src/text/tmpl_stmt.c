@@ -10,7 +10,7 @@ static value find_variable(tmpl_run *r, const frame_load *load) {
     value *known = r->known ? &r->known[load->read] : NULL;
     if (known && known->kind != V_MISSING) return *known;
     for (int i = 0; i < 3; i++) {
-        const vpair *found = where[i] ? tmpl_dict_find_text(where[i], load->name) : NULL;
+        const vpair *found = where[i] ? tmpl_dict_find_text(r, where[i], load->name) : NULL;
         if (!found) continue;
         if (known) *known = found->val;
         return found->val;
@@ -233,7 +233,7 @@ static flow exec_block(tmpl_run *r, const node *n) {
         for (int i = 0; i < n->frame2->n_stores; i++) {
             const frame_load *s = &n->frame2->stores[i];
             const value key = {.kind = V_STR, .str = (vstr *)(uintptr_t)s->name}, v = *tmpl_slot(r, s->from);
-            if (v.kind != V_MISSING && !tmpl_dict_find_text(scoped.dict, s->name) &&
+            if (v.kind != V_MISSING && !tmpl_dict_find_text(r, scoped.dict, s->name) &&
                 !tmpl_dict_set(r, scoped.dict, key, v))
                 return FLOW_FAIL;
         }

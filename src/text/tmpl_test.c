@@ -174,6 +174,10 @@ static void test_long_message(void **state) {
 
 /* ---- limits ---- */
 
+/* `what` as often as the limit on steps allows. */
+#define OFTEN(before, what)                                                                                            \
+    before "{% for i in range(9999) %}{% for k in range(9999) %}" what "{% endfor %}{% endfor %}"
+
 static void test_limits(void **state) {
     static const char *const hostile[] = {
         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
@@ -204,6 +208,25 @@ static void test_limits(void **state) {
         "{{ '\t\t\t'.expandtabs(99999999) }}",
         "{% for i in range(100000) %}{% for k in range(1000) %}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx{% endfor %}{% "
         "endfor %}",
+        /* few operations, much work in each */
+        OFTEN("{% set a = 'x' * 9000000 %}{% set b = 'x' * 9000000 %}", "{% if a == b %}{% endif %}"),
+        OFTEN("{% set a = 'x' * 9000000 ~ 'a' %}{% set b = 'x' * 9000000 ~ 'b' %}",
+              "{% if a == b or a < b %}{% endif %}"),
+        OFTEN("{% set a = 'x' * 9000000 %}", "{% if 'yx' in a or a.find('y') > 0 or a.startswith('y') %}{% endif %}"),
+        OFTEN("{% set a = ' ' * 9000000 %}", "{% if a|trim or a.isdigit() or a is lower %}{% endif %}"),
+        OFTEN("{% set a = '0' * 9000000 %}", "{% if a|int or a|float or a.isidentifier() %}{% endif %}"),
+        OFTEN("{% set a = '1' * 9000000 %}", "{% if [1]|map(attribute=a)|list %}{% endif %}"),
+        OFTEN("{% set a = 'a.' * 99999 %}", "{% if [1]|map(attribute=a, default=1)|list %}{% endif %}"),
+        OFTEN("{% set a = '\xc3\xa9' * 4000000 %}", "{% if a[0] == a[1999999] %}{% endif %}"),
+        OFTEN("{% set ns = namespace(s='x' * 4000000) %}",
+              "{% set ns.s = ns.s ~ 'x' %}{% if {1: 2}[ns.s] %}{% endif %}"),
+        OFTEN("", "{{ '{:.1000000}'.format(1.5) }}{{ '%.1000000g' % 1.5 }}"),
+        "{% set a = 'x' * 4000000 %}{% set t = ('x' * 3999999 ~ 'y',) * 100000 %}{{ a.startswith(t) }}",
+        "{{ ('x' * 4000000).strip('y' * 4000000 ~ 'x') }}",
+        "{{ ('\xc2\xa0' * 2000000 ~ 'a')|wordwrap(1) }}",
+        "{{ ('a ' * 100000)|wordwrap(1, true, 'b' * 1000000) }}",
+        "{{ ('b' * 1000000).join('a' * 100000) }}",
+        "{{ dict.fromkeys(['nan'|float] * 100000)|length }}",
     };
     const tmpl_limits limits = {.steps = 3000000, .memory_bytes = 48 << 20, .output_bytes = 8 << 20};
     for (size_t i = 0; i < HARNESS_COUNT(hostile); i++) {
@@ -241,6 +264,69 @@ static void test_deep_sources(void **state) {
     assert_int_equal(r.status, QP_TOO_LARGE);
     json_decref(context);
     strbuf_free(&source);
+}
+
+/* Searching from the end is linear too, whatever is searched. */
+static void test_linear_searching(void **state) {
+    static const struct {
+        const char *source, *out;
+    } cases[] = {
+        {"{% set a = 'x' * 1000000 %}{% set b = 'x' * 500000 %}{{ a.rfind(b) }} {{ a.rindex(b ~ b) }}", "500000 0"},
+        {"{% set a = 'x' * 1000000 %}{{ a.rfind('x' * 500000 ~ 'y') }} {{ a.rsplit('y' ~ a)|length }}", "-1 1"},
+        {"{% set a = ' ' * 1000000 ~ ',' * 60000 %}{{ a.rsplit(',')|length }}", "60001"},
+        {"{{ 'abcabca'.rfind('abca') }}{{ 'abcabca'.rfind('c') }}{{ 'aXbXc'.rsplit('X', 1) }}", "35['aXb', 'c']"},
+        {"{{ ('ab' * 99 ~ 'c').rfind('ab') }} {{ ('-' ~ 'ab' * 999).rpartition('-')[2]|length }}", "196 1998"},
+        {"{{ dict.fromkeys([range(0), range(5, 5), range(3, 4), range(3, 9, 7), range(3, 5)])|length }}", "3"},
+    };
+    for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
+        result r;
+        const double begin = clock_now();
+        render(&r, cases[i].source, NULL);
+        if (r.status != QP_OK) fail_msg("%s", r.err.text);
+        assert_string_equal(r.out.at, cases[i].out);
+        assert_true(clock_now() - begin < 20);
+        strbuf_free(&r.out);
+    }
+}
+
+/* Sources with more names in more scopes than anybody writes. */
+static void test_many_names(void **state) {
+    static const struct {
+        const char *before, *each, *behind;
+        int count;
+        qp_status status;
+    } cases[] = {
+        {"{{ f(", "a%d=1, ", ") }}", 40000, QP_TOO_LARGE},
+        {"{% macro f(", "a%d, ", ") %}{% endmacro %}", 40000, QP_TOO_LARGE},
+        {"", "{{ a%d }}", "", 40000, QP_TOO_LARGE},
+        {"", "{%% set a%d = 1 %%}", "", 40000, QP_TOO_LARGE},
+        {"", "{%% if a%d %%}{%% endif %%}", "", 40000, QP_TOO_LARGE},
+        {"", "{%% block a%d %%}{%% endblock %%}", "", 40000, QP_TOO_LARGE},
+        {"{% for ", "a%d, ", " in [] %}{% endfor %}", 40000, QP_TOO_LARGE},
+        {"{% set x = 1 %}", "{{ x }}{%% for a in [%d] %%}{{ a }}{%% endfor %%}", "", 40000, QP_OK},
+        {"", "{{ a%d }}", "", 400, QP_OK},
+    };
+    for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
+        strbuf source = {0};
+        tmpl *t;
+        qp_error err = {0};
+        const double begin = clock_now();
+        strbuf_text(&source, cases[i].before);
+        for (int k = 0; k < cases[i].count; k++) {
+            char one[80];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+            snprintf(one, sizeof one, cases[i].each, k);
+#pragma GCC diagnostic pop
+            strbuf_text(&source, one);
+        }
+        strbuf_text(&source, cases[i].behind);
+        const qp_status status = tmpl_new(&t, (span){source.at, source.bytes}, &err);
+        if (status != cases[i].status) fail_msg("%s: %s", cases[i].each, err.text);
+        assert_true(clock_now() - begin < 20);
+        tmpl_free(t);
+        strbuf_free(&source);
+    }
 }
 
 /* Building text and lists by pieces takes memory for the result, not for every step. */
@@ -377,10 +463,13 @@ static void test_given_file(void **state) { check_file(cases_path, SIZE_MAX); }
 int main(int argc, char **argv) {
     const struct CMUnitTest given[] = {cmocka_unit_test(test_given_file)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),     cmocka_unit_test(test_random),       cmocka_unit_test(test_snippets),
-        cmocka_unit_test(test_places),    cmocka_unit_test(test_bad_source),   cmocka_unit_test(test_long_message),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_deep_sources), cmocka_unit_test(test_linear_building),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_cut_anywhere), cmocka_unit_test(test_mentions),
+        cmocka_unit_test(test_cases),           cmocka_unit_test(test_random),
+        cmocka_unit_test(test_snippets),        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_bad_source),      cmocka_unit_test(test_long_message),
+        cmocka_unit_test(test_limits),          cmocka_unit_test(test_deep_sources),
+        cmocka_unit_test(test_linear_building), cmocka_unit_test(test_linear_searching),
+        cmocka_unit_test(test_many_names),      cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_cut_anywhere),    cmocka_unit_test(test_mentions),
         cmocka_unit_test(test_threads),
     };
     cases_path = argc > 1 ? argv[1] : NULL;

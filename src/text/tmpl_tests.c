@@ -66,7 +66,7 @@ static bool all_cased(tmpl_run *r, value on, unsigned wanted, bool *out) {
     value text;
     bool any = false;
     *out = false;
-    if (!value_to_text(r, on, &text) || !tmpl_spend(r, text.str->bytes / 16)) return false;
+    if (!value_to_text(r, on, &text) || !tmpl_spend(r, text.str->bytes / STEP_READS)) return false;
     for (size_t i = 0; i < text.str->bytes;) {
         uint32_t c = 0;
         const int length = utf8_decode(text.str->at + i, text.str->bytes - i, &c);

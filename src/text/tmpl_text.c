@@ -5,6 +5,8 @@
 #include "tmpl_text.h"
 #include "base/hash.h"
 
+enum { FIRST_REACH = 64 }; /* bytes that tmpl_rfind looks at first */
+
 vstr *tmpl_text_new(arena *memory, span text) {
     vstr *s = arena_get(memory, 1, sizeof *s);
     if (s) *s = (vstr){.at = text.at, .bytes = text.bytes, .points = UNKNOWN};
@@ -77,13 +79,14 @@ static bool continues(const vstr *s, size_t byte) {
     return byte < s->bytes && ((unsigned char)s->at[byte] & 0xc0) == 0x80;
 }
 
-size_t tmpl_text_offset(vstr *s, size_t point) {
+size_t tmpl_text_offset(vstr *s, size_t point, size_t *walked) {
     const size_t points = tmpl_text_points(s);
     if (points == s->bytes) return point;
     size_t at = 0, byte = 0;
     if (!s->is_shared && s->cursor_byte) at = s->cursor_point, byte = s->cursor_byte;
     if (point < at / 2) at = 0, byte = 0;
     if (points - point < (point > at ? point - at : at - point)) at = points, byte = s->bytes;
+    *walked += point > at ? point - at : at - point;
     for (; at < point; at++)
         for (byte++; continues(s, byte);) byte++;
     for (; at > point; at--)
@@ -106,8 +109,20 @@ size_t tmpl_find(span s, span part, size_t from) {
 size_t tmpl_rfind(span s, span part) {
     if (part.bytes > s.bytes) return UNKNOWN;
     if (!part.bytes) return s.bytes;
-    /* memmem is linear and there is no memrmem: take the last of all places, stepping over whole ones */
-    size_t last = UNKNOWN;
-    for (size_t at = 0; (at = tmpl_find(s, part, at)) != UNKNOWN; at++) last = at;
-    return last;
+    /* memmem is linear and there is no memrmem: it looks at twice as much of the end until it finds something there,
+     * and then between that and the end by halves */
+    size_t reach = part.bytes + FIRST_REACH, low = UNKNOWN, high = s.bytes - part.bytes;
+    for (; low == UNKNOWN; reach = reach < s.bytes / 2 ? 2 * reach : s.bytes) {
+        low = tmpl_find(s, part, s.bytes > reach ? s.bytes - reach : 0);
+        if (low == UNKNOWN && reach >= s.bytes) return UNKNOWN;
+    }
+    while (low < high) {
+        const size_t middle = high - (high - low) / 2;
+        const size_t at = tmpl_find((span){s.at, high + part.bytes}, part, middle);
+        if (at == UNKNOWN)
+            high = middle - 1;
+        else
+            low = at;
+    }
+    return low;
 }

@@ -42,12 +42,12 @@ static inline bool tmpl_text_equal(const vstr *a, const vstr *b) {
 int tmpl_text_compare(const vstr *a, const vstr *b);
 uint64_t tmpl_text_hash(vstr *s);
 size_t tmpl_text_points(vstr *s);
-/* Byte offset of a code point, 0 <= point <= length. */
-size_t tmpl_text_offset(vstr *s, size_t point);
+/* Byte offset of a code point, 0 <= point <= length; adds how many were walked over to *walked. */
+size_t tmpl_text_offset(vstr *s, size_t point, size_t *walked);
 /* Code point number of a byte offset. */
 size_t tmpl_text_point_at(vstr *s, size_t offset);
 size_t tmpl_points_in(span text);
-/* First (last) place of `part` in s at or behind `from`, or UNKNOWN; linear in time. */
+/* First (last) place of `part` in s at or behind `from`, or UNKNOWN; linear in the way to it. */
 size_t tmpl_find(span s, span part, size_t from);
 size_t tmpl_rfind(span s, span part);
 

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <time.h>
 
+enum { LOCALE_STEPS = 16 }; /* what making a locale costs */
+
 /* Replaces what Python does itself; the rest is left to strftime. */
 static void prepare(strbuf *out, span format, int microseconds) {
     for (size_t i = 0; i < format.bytes; i++) {
@@ -37,6 +39,7 @@ static bool format_time(tmpl_run *r, const struct tm *when, const strbuf *format
 
 bool tmpl_strftime(tmpl_run *r, span format, value *out) {
     struct tm when;
+    if (!tmpl_spend(r, LOCALE_STEPS + format.bytes)) return false;
     strbuf prepared = {0};
     const double whole = floor(r->now);
     const time_t seconds = (time_t)whole;

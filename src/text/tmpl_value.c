@@ -2,6 +2,7 @@
 #include "tmpl_run.h"
 
 bool value_borrow(tmpl_run *r, span text, value *out) {
+    if (!tmpl_spend(r, text.bytes / STEP_MOVES)) return false;
     vstr *s = tmpl_text_new(&r->memory, text);
     if (!s) return tmpl_no_memory(r);
     *out = (value){.kind = V_STR, .str = s};
@@ -9,6 +10,7 @@ bool value_borrow(tmpl_run *r, span text, value *out) {
 }
 
 bool value_text(tmpl_run *r, span text, value *out) {
+    if (!tmpl_spend(r, text.bytes / STEP_MOVES)) return false;
     vstr *s = tmpl_text_copy(&r->memory, text);
     if (!s) return tmpl_no_memory(r);
     *out = (value){.kind = V_STR, .str = s};
@@ -131,7 +133,7 @@ bool value_length(tmpl_run *r, value v, size_t *out, bool *has_length) {
         return true;
     case V_STR:
         *out = tmpl_text_points(v.str);
-        return tmpl_spend(r, v.str->bytes / 256);
+        return tmpl_spend(r, v.str->bytes / 256); /* counted once, mostly */
     case V_LIST:
     case V_TUPLE:
         *out = v.seq->count;

@@ -52,10 +52,12 @@ static size_t chunk_end(const wrapper *w, size_t at) {
     return end;
 }
 
+/* A chunk may be looked at again for every line that is cut from it, so that what is looked at pays. */
 static bool all_space(const wrapper *w, size_t from, size_t to) {
-    for (size_t i = from; i < to; i++)
-        if (!(tmpl_char_kinds(w->c[i]) & CHAR_SPACE)) return false;
-    return true;
+    size_t at = from;
+    while (at < to && (tmpl_char_kinds(w->c[at]) & CHAR_SPACE)) at++;
+    tmpl_spend(w->r, (at - from) / STEP_READS);
+    return at == to;
 }
 
 /* Where a chunk that is too long for any line is broken. */
@@ -82,7 +84,7 @@ static bool wrap_line(wrapper *w, strbuf *out, span newline) {
     bool is_first = true;
     size_t at = 0, end = w->n ? chunk_end(w, 0) : 0; /* the chunk to come */
     while (at < w->n) {
-        if (!tmpl_spend(w->r, 1)) return false;
+        if (!tmpl_spend(w->r, 1 + newline.bytes / STEP_MOVES) || !tmpl_buffer_ok(w->r, out)) return false;
         if (!is_first && all_space(w, at, end)) {
             at = end;
             if (at < w->n) end = chunk_end(w, at);
@@ -118,7 +120,7 @@ static bool wrap_line(wrapper *w, strbuf *out, span newline) {
 static bool load_line(wrapper *w, span line) {
     w->n = 0;
     w->c = tmpl_get(w->r, line.bytes, sizeof *w->c);
-    if (!w->c || !tmpl_spend(w->r, line.bytes / 4)) return false;
+    if (!w->c || !tmpl_spend(w->r, line.bytes / STEP_READS)) return false;
     for (size_t i = 0; i < line.bytes;) {
         const int length = utf8_decode(line.at + i, line.bytes - i, &w->c[w->n++]);
         i += length ? (size_t)length : 1;
@@ -128,7 +130,7 @@ static bool load_line(wrapper *w, span line) {
 
 bool tmpl_wrap(tmpl_run *r, value text, const wrap_rules *rules, span newline, value *out) {
     wrapper w = {.r = r, .rules = rules};
-    strbuf b = {0};
+    strbuf b = {.limit = r->memory.limit_bytes};
     value lines;
     bool is_right = true;
     if (!tmpl_split_lines(r, text, false, &lines)) return false;
@@ -136,7 +138,8 @@ bool tmpl_wrap(tmpl_run *r, value text, const wrap_rules *rules, span newline, v
         return tmpl_fail(r, "invalid width %lld (must be > 0)", (long long)rules->width);
     for (size_t i = 0; is_right && i < lines.seq->count; i++) {
         if (i) strbuf_add(&b, newline.at, newline.bytes);
-        is_right = load_line(&w, value_span(lines.seq->at[i])) && wrap_line(&w, &b, newline);
+        is_right = tmpl_spend(r, newline.bytes / STEP_MOVES) && load_line(&w, value_span(lines.seq->at[i])) &&
+                   wrap_line(&w, &b, newline);
     }
     if (is_right) return tmpl_take_text(r, &b, out);
     strbuf_free(&b);
@@ -218,10 +221,11 @@ static bool unescape(tmpl_run *r, strbuf *out, span s) {
 bool tmpl_strip_tags(tmpl_run *r, value text, value *out) {
     strbuf steps[4] = {{0}, {0}, {0}, {0}};
     value made = {.kind = V_MISSING};
+    if (!tmpl_spend(r, text.str->bytes / STEP_READS)) return false;
     remove_between(&steps[0], value_span(text), "<!--", "-->");
     remove_between(&steps[1], (span){steps[0].at, steps[0].bytes}, "<", ">");
     squeeze(&steps[2], (span){steps[1].at, steps[1].bytes});
-    bool is_right = tmpl_spend(r, text.str->bytes / 8) && unescape(r, &steps[3], (span){steps[2].at, steps[2].bytes});
+    bool is_right = unescape(r, &steps[3], (span){steps[2].at, steps[2].bytes});
     for (int i = 0; i < 3; i++) {
         is_right = is_right && tmpl_buffer_ok(r, &steps[i]);
         strbuf_free(&steps[i]);
