@@ -404,7 +404,8 @@ QP_API qp_status qp_prefix_load(qp_generator *generator, const char *path, size_
 
 /* Limits what may come next: one grammar, schema, list of words. The engine calls these from its own threads, for one
  * job never two at a time. A failure ends the job, and only it. */
-typedef struct qp_filter {
+typedef struct qp_filter qp_filter;
+struct qp_filter {
     void *user;
     /* Clears in mask [(vocabulary + 31) / 32] the bits of ids that may not come next. *may_end: the answer would be
      * complete now (until then end tokens are forbidden). A mask without ids and may_end ends the job. */
@@ -412,7 +413,9 @@ typedef struct qp_filter {
     qp_status (*accept)(void *user, int32_t id, qp_error *err); /* the token that was chosen */
     qp_status (*rewind)(void *user, size_t n, qp_error *err);   /* forgets the newest n; NULL: cannot */
     void (*free)(void *user);                                   /* when the job has ended; may be NULL */
-} qp_filter;
+    /* Makes a filter that has taken the same tokens, for another job; NULL: qp_jobs_new refuses it. */
+    qp_status (*clone)(void *user, qp_filter *out, qp_error *err);
+};
 
 /* How the hidden states behind the final norm of a prompt's tokens become one vector. */
 typedef enum qp_pooling { QP_POOL_NONE, QP_POOL_MEAN, QP_POOL_LAST } qp_pooling;
@@ -471,7 +474,8 @@ typedef struct qp_job_options {
 
 /* Submits. Refuses at once what can never fit. All of `options` is copied. */
 QP_API qp_status qp_job_new(qp_job **out, qp_generator *generator, const qp_job_options *options, qp_error *err);
-/* Submits n jobs that share the prompt (read once) and differ in their seed: seed, seed + 1, ... Without filters. */
+/* Submits n jobs that share the prompt (read once) and differ in their seed: seed, seed + 1, ... Filters are cloned,
+ * one for each job. */
 QP_API qp_status qp_jobs_new(qp_job **out, int n, qp_generator *generator, const qp_job_options *options,
                              qp_error *err);
 /* Cancels if still running; the handle is gone, the engine frees the rest within one step. */
@@ -587,10 +591,10 @@ typedef struct qp_grammar_options {
 
 /* The kinds of constraint: 0, 1, ... until NULL; *help is one line, may be NULL. */
 QP_API const char *qp_grammar_kind(int index, const char **help);
-/* Compiles `source` (kind "json_schema", "json_object", "regex", "gbnf", "lark", "choices", "prefix"). What was
- * compiled lately for this tokenizer is found again. Refuses what it cannot keep, naming the place. *report_json (may
- * be NULL; qp_free()d by the caller, also after a failure) is an object with "problems", "narrowed", "warnings",
- * "remarks". */
+/* Compiles `source` (kind "json_schema", "json_object", "regex", "gbnf", "lark", "choices", "prefix", "structure").
+ * What was compiled lately for this tokenizer is found again. Refuses what it cannot keep, naming the place.
+ * *report_json (may be NULL; qp_free()d by the caller, also after a failure) is an object with "problems", "narrowed",
+ * "warnings", "remarks". */
 QP_API qp_status qp_grammar_new(qp_grammar **out, const qp_tokenizer *tokenizer, const char *kind, const char *source,
                                 size_t source_bytes, const qp_grammar_options *options, char **report_json,
                                 qp_error *err);

@@ -22,6 +22,8 @@ struct shelf {
     pthread_mutex_t lock;
     const tok *tok;
     trie *vocabulary;
+    int32_t *specials; /* [n_specials] besides the end token */
+    size_t n_specials;
     ahead *ahead;
     shelved at[SHELF_ROOM];
     int n;
@@ -46,6 +48,7 @@ void shelf_close(shelf *s) {
     for (int i = 0; i < s->n; i++) grammar_free(s->at[i].grammar);
     ahead_free(s->ahead);
     trie_free(s->vocabulary);
+    mem_free(s->specials);
     pthread_mutex_destroy(&s->lock);
     mem_free(s);
 }
@@ -62,11 +65,21 @@ static int32_t token_id(const void *user, span text) {
     return id >= 0 && tok_is_special(t, id) ? id : -1;
 }
 
+static qp_status list_specials(shelf *s, qp_error *err) {
+    const int n = trie_size(s->vocabulary);
+    s->specials = mem_array((size_t)n + 1, sizeof *s->specials);
+    if (!s->specials) return err_no_memory(err, (size_t)n * sizeof *s->specials, "special tokens");
+    for (int32_t id = 0; id < n; id++)
+        if (trie_flag_of(s->vocabulary, id) == TRIE_SPECIAL) s->specials[s->n_specials++] = id;
+    return QP_OK;
+}
+
 /* The first constraint makes what all share; others wait for it. */
 static qp_status prepare(shelf *s, qp_error *err) {
     pthread_mutex_lock(&s->lock);
     const trie_source source = {tok_size(s->tok), token_bytes, s->tok};
     qp_status status = s->vocabulary ? QP_OK : trie_new(&s->vocabulary, &source, err);
+    if (status == QP_OK && !s->specials) status = list_specials(s, err);
     pthread_mutex_unlock(&s->lock);
     return status;
 }
@@ -196,6 +209,8 @@ qp_status qp_grammar_new(qp_grammar **out, const qp_tokenizer *tokenizer, const 
     if (report) *report = NULL;
     if (!tokenizer || !kind || (!source && source_bytes))
         return err_set(err, QP_BAD_ARGUMENT, 0, "qp_grammar_new: no tokenizer, kind or source");
+    const shelf *shared = tokenizer->shelf;
+    ERR_TRY(prepare(tokenizer->shelf, err));
     const ir_options options = {.whitespace = o.whitespace,
                                 .lenient = o.lenient,
                                 .any_order = o.any_order,
@@ -206,8 +221,9 @@ qp_status qp_grammar_new(qp_grammar **out, const qp_tokenizer *tokenizer, const 
                                 .exponent_digits = o.exponent_digits,
                                 .root = o.root,
                                 .token_id = token_id,
-                                .token_user = tokenizer->tok};
-    ERR_TRY(prepare(tokenizer->shelf, err));
+                                .token_user = tokenizer->tok,
+                                .specials = shared->specials,
+                                .n_specials = shared->n_specials};
     qp_grammar *g = MEM_NEW(qp_grammar);
     if (!g) return err_no_memory(err, sizeof *g, "a constraint");
     g->shelf = tokenizer->shelf;
@@ -301,6 +317,19 @@ static qp_status filter_accept(void *user, int32_t id, qp_error *err) { return f
 static qp_status filter_rewind(void *user, size_t n, qp_error *err) { return follower_rewind(user, n, err); }
 static void filter_free(void *user) { follower_free(user); }
 
+static qp_status filter_clone(void *user, qp_filter *out, qp_error *err);
+
+static qp_filter filter_of(follower *f) {
+    return (qp_filter){f, filter_mask, filter_accept, filter_rewind, filter_free, filter_clone};
+}
+
+static qp_status filter_clone(void *user, qp_filter *out, qp_error *err) {
+    follower *f;
+    ERR_TRY(follower_clone(&f, user, err));
+    *out = filter_of(f);
+    return QP_OK;
+}
+
 static qp_status get_ahead(shelf *s, ahead **out, qp_error *err) {
     pthread_mutex_lock(&s->lock);
     const qp_status status = s->ahead ? QP_OK : ahead_new(&s->ahead, 0, err);
@@ -315,6 +344,6 @@ qp_status qp_filter_new(qp_filter *out, const qp_grammar *g, qp_error *err) {
     *out = (qp_filter){.user = NULL};
     ERR_TRY(get_ahead(g->shelf, &a, err));
     ERR_TRY(follower_new(&f, a, g->grammar, err));
-    *out = (qp_filter){f, filter_mask, filter_accept, filter_rewind, filter_free};
+    *out = filter_of(f);
     return QP_OK;
 }

@@ -243,17 +243,52 @@ qp_status qp_job_new(qp_job **out, qp_generator *g, const qp_job_options *option
     return QP_OK;
 }
 
+/* The filters of one more job; what was cloned before a failure is freed. */
+static qp_status clone_filters(qp_filter *out, const qp_job_options *o, qp_error *err) {
+    for (size_t i = 0; i < o->n_filters; i++) {
+        const qp_filter *f = &o->filters[i];
+        const qp_status status = f->clone ? f->clone(f->user, &out[i], err)
+                                          : err_set(err, QP_BAD_ARGUMENT, i,
+                                                    "filter %zu has no clone function, which jobs that share a prompt "
+                                                    "need",
+                                                    i + 1);
+        if (status == QP_OK) continue;
+        while (i-- > 0)
+            if (out[i].free) out[i].free(out[i].user);
+        return status;
+    }
+    return QP_OK;
+}
+
+/* The last of them takes the filters themselves, those before it clones. */
+static qp_status make_one(qp_job **out, bool is_last, const qp_generator *g, gathered *a, qp_job_options *o,
+                          qp_filter *clones, qp_error *err) {
+    if (!is_last && o->n_filters) ERR_TRY(clone_filters(clones, o, err));
+    a->setup.filters = is_last ? o->filters : clones;
+    const qp_status status = make_job(out, g, a, err);
+    if (status == QP_OK && is_last) o->n_filters = 0; /* they are the job's */
+    if (status == QP_OK || is_last) return status;
+    const qp_job_options unused = {.filters = clones, .n_filters = o->n_filters};
+    free_filters(&unused);
+    return status;
+}
+
 /* Sets of tokens are made anew for each, the ids only once. */
 static qp_status make_jobs(qp_job **out, int n, const qp_generator *g, qp_job_options *o, qp_error *err) {
     gathered a;
     qp_status status = gather(&a, g, o, err);
+    qp_filter *clones = mem_zarray(o->n_filters + 1, sizeof *clones);
+    if (status == QP_OK && !clones) status = err_no_memory(err, o->n_filters * sizeof *clones, "filters");
     const uint64_t seed = o->sampling.seed;
     for (int i = 0; status == QP_OK && i < n; i++) {
         if (i) status = gather_sampling(&a, g, o, err);
         a.setup.sampling.settings.seed = seed + (uint64_t)i;
-        if (status == QP_OK) status = make_job(&out[i], g, &a, err);
+        if (status == QP_OK) status = make_one(&out[i], i + 1 == n, g, &a, o, clones, err);
     }
+    mem_free(clones);
     free_gathered(&a);
+    free_filters(o);
+    o->n_filters = 0;
     return status;
 }
 
@@ -268,12 +303,11 @@ static qp_status submit_all(qp_job **out, int n, qp_generator *g, qp_error *err)
 
 qp_status qp_jobs_new(qp_job **out, int n, qp_generator *g, const qp_job_options *options, qp_error *err) {
     API_OPTIONS(qp_job_options, o, options);
-    if (n < 1 || n > 1024) return err_set(err, QP_BAD_ARGUMENT, 0, "%d jobs, allowed are 1 to 1024", n);
-    for (int i = 0; i < n; i++) out[i] = NULL;
-    if (o.n_filters) {
+    if (n < 1 || n > 1024) {
         free_filters(&o);
-        return err_set(err, QP_BAD_ARGUMENT, 0, "jobs that share a prompt cannot share filters");
+        return err_set(err, QP_BAD_ARGUMENT, 0, "%d jobs, allowed are 1 to 1024", n);
     }
+    for (int i = 0; i < n; i++) out[i] = NULL;
     qp_status status = make_jobs(out, n, g, &o, err);
     if (status == QP_OK) status = submit_all(out, n, g, err);
     for (int i = 0; status != QP_OK && i < n; i++) {

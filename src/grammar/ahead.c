@@ -132,23 +132,35 @@ static void settle(follower *f) {
     bell_unlock(&f->a->bell);
 }
 
-qp_status follower_new(follower **out, ahead *a, grammar *g, qp_error *err) {
-    *out = NULL;
+/* The matcher is the follower's from now on, also on failure. */
+static qp_status open_follower(follower **out, ahead *a, matcher *m, int n_ids, qp_error *err) {
+    const size_t words = ((size_t)n_ids + 31) / 32;
     follower *f = MEM_NEW(follower);
-    if (!f) return err_no_memory(err, sizeof *f, "filter");
-    f->a = a;
-    f->n_ids = trie_size(grammar_vocabulary(g));
-    const size_t words = ((size_t)f->n_ids + 31) / 32;
-    f->bits = mem_zarray(words + 1, sizeof *f->bits);
-    const qp_status status = f->bits ? matcher_new(&f->m, g, err) : err_no_memory(err, words * 4, "filter");
-    if (status != QP_OK) {
-        mem_free(f->bits);
+    uint32_t *bits = f ? mem_zarray(words + 1, sizeof *bits) : NULL;
+    if (!bits) {
+        matcher_free(m);
         mem_free(f);
-        return status;
+        return err_no_memory(err, words * 4, "filter");
     }
+    *f = (follower){.a = a, .m = m, .n_ids = n_ids, .bits = bits};
     submit(f);
     *out = f;
     return QP_OK;
+}
+
+qp_status follower_new(follower **out, ahead *a, grammar *g, qp_error *err) {
+    matcher *m;
+    *out = NULL;
+    ERR_TRY(matcher_new(&m, g, err));
+    return open_follower(out, a, m, trie_size(grammar_vocabulary(g)), err);
+}
+
+qp_status follower_clone(follower **out, follower *f, qp_error *err) {
+    matcher *m;
+    *out = NULL;
+    settle(f);
+    ERR_TRY(matcher_clone(&m, f->m, err));
+    return open_follower(out, f->a, m, f->n_ids, err);
 }
 
 int follower_vocabulary(const follower *f) { return f->n_ids; }

@@ -18,6 +18,8 @@ void ahead_free(ahead *a);
 
 qp_status follower_new(follower **out, ahead *a, grammar *g, qp_error *err);
 void follower_free(follower *f);
+/* Another one that has taken the same tokens. */
+qp_status follower_clone(follower **out, follower *f, qp_error *err);
 /* Bits of its masks. */
 int follower_vocabulary(const follower *f);
 /* The mask of the present; *bits is borrowed until the next call. */

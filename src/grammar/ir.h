@@ -36,6 +36,8 @@ typedef struct ir_options {
     const char *root;       /* GBNF: the start rule; NULL: "root" */
     int32_t (*token_id)(const void *user, span text); /* of a special token by its text, -1: none; NULL: no tokens */
     const void *token_user;
+    const int32_t *specials; /* [n_specials]: the special tokens that free text may have among it */
+    size_t n_specials;
 } ir_options;
 
 typedef struct ir_limits {

@@ -9,6 +9,7 @@ static const grammar_kind kinds[] = {
     {"prefix", "a text that the answer begins with", prefix_lower},
     {"gbnf", "a grammar in GBNF", gbnf_lower},
     {"lark", "a grammar in a Lark-like notation", lark_lower},
+    {"structure", "parts of other kinds, free text and special tokens, as nested JSON", structure_lower},
     {"json_object", "any JSON object", schema_lower_object},
     {"json_schema", "a JSON Schema that the text follows", schema_lower},
 };

@@ -44,7 +44,7 @@ const field_row ask_chat_rows[] = {
     {"enable_thinking", FIELD_MAYBE, 0, 1, 0, AT(enable_thinking), 0, "Given to the template."},
     TEXT("verbosity", verbosity, "low, medium, high: given to the template."),
     {"reasoning_budget_tokens|reasoning_budget|thinking_budget|thinking_token_budget", FIELD_INT, -1, 1 << 30, -1,
-     AT(reasoning_budget), FIELD_UNBUILT, "Most tokens of reasoning; -1: no limit."},
+     AT(reasoning_budget), 0, "Most tokens of reasoning; -1: no limit."},
     TEXT("reasoning_budget_message", reasoning_message, "Said when the budget is spent."),
     JSON("chat_template_kwargs|template_vars", kwargs, "Variables of the template."),
     TEXT("prompt_template", prompt_template, "Another template, by name."),

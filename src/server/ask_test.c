@@ -253,23 +253,27 @@ static const struct {
     {",\"response_format\":{\"type\":\"text\"}", FAULT_COUNT, ""},
     {",\"grammar_string\":\"\",\"json_schema\":null", FAULT_COUNT, ""},
     {"," TOOLS, FAULT_COUNT, ""},
-    {",\"response_format\":{\"type\":\"json_object\"}", FAULT_NOT_IMPLEMENTED, "response_format"},
-    {",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"schema\":{}}}",
-     FAULT_NOT_IMPLEMENTED, "response_format"},
+    {",\"response_format\":{\"type\":\"json_object\"}", FAULT_COUNT, "response_format"},
+    {",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"schema\":{}}}", FAULT_COUNT,
+     "response_format.json_schema"},
     {",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a b\",\"schema\":{}}}",
      FAULT_BAD_REQUEST, "response_format.json_schema.name"},
     {",\"response_format\":{\"type\":\"json_schema\"}", FAULT_BAD_REQUEST, "response_format.json_schema"},
     {",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"type\":5}}}", FAULT_SCHEMA,
      "response_format.json_schema"},
     {",\"response_format\":{\"type\":\"yaml\"}", FAULT_BAD_REQUEST, "response_format.type"},
-    {",\"regex_pattern\":\"a\"", FAULT_NOT_IMPLEMENTED, "regex_pattern"},
+    {",\"regex_pattern\":\"a\"", FAULT_COUNT, "regex_pattern"},
     {",\"regex_pattern\":5", FAULT_BAD_REQUEST, "regex_pattern"},
     {",\"regex_pattern\":\"a\",\"guided_json\":{}", FAULT_BAD_REQUEST, "guided_json"},
-    {",\"guided_choice\":[\"a\"]", FAULT_NOT_IMPLEMENTED, "guided_choice"},
+    {",\"guided_choice\":[\"a\"]", FAULT_COUNT, "guided_choice"},
     {",\"json_schema\":5", FAULT_SCHEMA, "json_schema"},
-    {"," TOOLS ",\"tool_choice\":\"required\"", FAULT_NOT_IMPLEMENTED, "tool_choice"},
-    {",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]", FAULT_NOT_IMPLEMENTED,
-     "tools"},
+    {",\"guided_choice\":[]", FAULT_BAD_REQUEST, "guided_choice"},
+    {",\"guided_choice\":[1]", FAULT_BAD_REQUEST, "guided_choice"},
+    {",\"structured_outputs\":{\"choice\":[\"a\"]}", FAULT_COUNT, "structured_outputs.choice"},
+    {",\"structured_outputs\":{\"json\":{},\"regex\":\"a\"}", FAULT_BAD_REQUEST, "structured_outputs.regex"},
+    {",\"structured_outputs\":{\"json_object\":false}", FAULT_COUNT, ""},
+    {",\"structured_outputs\":{\"whitespace_pattern\":1}", FAULT_BAD_REQUEST, "structured_outputs.whitespace_pattern"},
+    {",\"structured_outputs\":5", FAULT_BAD_REQUEST, "structured_outputs"},
 };
 
 static void test_demands(void **state) {
@@ -277,15 +281,13 @@ static void test_demands(void **state) {
         char text[1000];
         ask a;
         refusal why = {.fault = FAULT_COUNT};
-        qp_job_options options = {.size = sizeof options};
+        demand found;
         snprintf(text, sizeof text, "{" CHAT "%s}", demands[i].fields);
         json_t *body = parse(text);
         assert_true(ask_read_chat(&a, body, 2, &why));
-        assert_true(demand_apply(&options, &a, &why) == (demands[i].fault == FAULT_COUNT));
-        if (demands[i].fault != FAULT_COUNT) {
-            assert_int_equal(why.fault, demands[i].fault);
-            assert_string_equal(why.param, demands[i].param);
-        }
+        const bool is_good = demand_read(&found, &a, &why);
+        assert_int_equal(is_good ? FAULT_COUNT : why.fault, demands[i].fault);
+        assert_string_equal(is_good ? found.param ? found.param : "" : why.param, demands[i].param);
         ask_free(&a);
         json_decref(body);
     }

@@ -99,6 +99,7 @@ static void settle_speech(generation *g, span source, span prompt) {
     const bool is_harmony = s->tools && s->tools->body == BODY_HARMONY;
     s->thoughts = is_harmony ? NULL : thought_format_detect(source, g->model->tokenizer);
     s->starts_in_thought = s->thoughts && thought_is_open(s->thoughts, prompt);
+    g->may_think = s->thoughts && !thought_is_closed(s->thoughts, prompt);
     s->is_single = !g->ask.f.parallel_tool_calls;
     s->tool_list = g->ask.tools;
     if (s->tools && s->tools->flags & TOOLS_SPECIAL) g->options.show_special = true;

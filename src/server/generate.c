@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "demand.h"
+#include "metrics.h"
 #include "presets.h"
 #include "pump.h"
 #include "server.h"
@@ -20,6 +20,7 @@ void generate_free(generation *g) {
     if (!g) return;
     for (int i = 0; g->prompts && i < g->n_prompts; i++) qp_free(g->prompts[i].ids);
     turn_free(g->turn);
+    form_free(&g->form);
     ask_free(&g->ask);
     models_drop_template(g->chat_template);
     json_decref(g->original);
@@ -99,20 +100,42 @@ static bool apply(generation *g, refusal *why) {
     g->options.want_logprobs = g->ask.wants_logprobs;
     g->options.n_top = g->ask.n_top;
     g->options.priority = (int)-f->priority;
-    return demand_apply(&g->options, &g->ask, why);
+    return demand_read(&g->demand, &g->ask, why);
+}
+
+static bool note_warnings(generation *g) {
+    strbuf warnings = {0};
+    if (form_warnings(&g->form, &warnings)) http_add_header(g->request, "x-quipu-schema-warnings", warnings.at);
+    strbuf_free(&warnings);
+    return true;
+}
+
+/* When the prompt is there: what must be known of it is. A client that has gone needs no compilation. */
+static bool make_form(generation *g, refusal *why) {
+    const form_setup setup = {&g->ask, &g->demand, g->model->tokenizer, &g->setup.speech, g->may_think};
+    if (http_is_closed(g->request)) return refuse(why, FAULT_BAD_REQUEST, NULL, "the client has gone");
+    if (!form_make(&g->form, &setup, why)) return false;
+    g->request->figures.constraint = g->form.kind;
+    g->request->figures.compile_s = g->form.compile_s;
+    if (g->form.kind)
+        metrics_observe(g->request->server->metrics, METRIC_grammar_compile_seconds, g->form.compile_s, 1);
+    return note_warnings(g);
 }
 
 bool generate_read_chat(generation *g) {
     refusal why;
     const int64_t most = g->request->server->config->max_choices;
-    if (ask_read_chat(&g->ask, g->body, most, &why) && apply(g, &why) && chat_prompt_make(g, &why)) return true;
+    if (ask_read_chat(&g->ask, g->body, most, &why) && apply(g, &why) && chat_prompt_make(g, &why) &&
+        make_form(g, &why))
+        return true;
     return generate_refuse(g, &why), false;
 }
 
 bool generate_read_text(generation *g) {
     refusal why;
     const config *c = g->request->server->config;
-    if (ask_read_text(&g->ask, g->body, c->max_choices, &why) && apply(g, &why) && text_prompt_make(g, &why)) {
+    if (ask_read_text(&g->ask, g->body, c->max_choices, &why) && apply(g, &why) && text_prompt_make(g, &why) &&
+        make_form(g, &why)) {
         if (g->ask.gen.max_tokens < 0 && c->completions_default_max_tokens > 0)
             g->options.max_new_tokens = (size_t)c->completions_default_max_tokens;
         return g->is_text = true;
@@ -341,6 +364,7 @@ static qp_status submit(generation *g, qp_error *err) {
                               .prompts = prompts,
                               .n_prompts = g->n_prompts,
                               .n = g->setup.n,
+                              .form = &g->form,
                               .calls = &calls,
                               .user = g};
     const qp_status status = pump_submit(&order, err);

@@ -5,7 +5,7 @@
 #ifndef SERVER_GENERATE_H
 #define SERVER_GENERATE_H
 
-#include "ask.h"
+#include "form.h"
 #include "models.h"
 #include "turn.h"
 
@@ -22,6 +22,9 @@ typedef struct generation {
     model_slot *model;
     json_t *original, *body; /* as it came; as chat or completions would have it */
     ask ask;
+    demand demand;
+    answer_form form;
+    bool may_think; /* the prompt does not end behind closed thoughts */
     chat_template *chat_template;
     generate_prompt *prompts; /* in the arena of `ask`, but ids */
     int n_prompts;

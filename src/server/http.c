@@ -111,6 +111,8 @@ static void log_request(exchange *x) {
         SLOG_C("completion_tokens", is_gen ? (int64_t)f->completion_tokens : -1),
         SLOG_C("reasoning_tokens", is_gen && f->reasoning_tokens ? (int64_t)f->reasoning_tokens : -1),
         SLOG_W("finish", is_gen ? f->finish : NULL),
+        SLOG_W("constraint", f->constraint),
+        SLOG_N("compile_ms", f->constraint ? f->compile_s * 1e3 : unknown),
         SLOG_N("queue_ms", is_gen ? f->queue_s * 1e3 : unknown),
         SLOG_N("ttft_ms", has_text ? f->ttft_s * 1e3 : unknown),
         SLOG_N("itl_p50_ms", has_text && f->gap_max_s > 0 ? f->gap_p50_s * 1e3 : unknown),

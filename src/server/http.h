@@ -44,6 +44,8 @@ typedef struct http_figures {
     const char *finish; /* finish_reason of the first choice: a constant */
     int n;              /* choices */
     bool is_generation;
+    const char *constraint; /* its kind: a constant; NULL: none */
+    double compile_s;
     size_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
     double queue_s, ttft_s, prefill_s, decode_s; /* ttft: from `arrived` */
     double gap_p50_s, gap_p99_s, gap_max_s;      /* between events with text, of the first choice */

@@ -23,6 +23,7 @@ typedef struct metrics metrics;
     X(request_generation_tokens, "New tokens of an answer", TOKENS)                                                    \
     X(request_params_n, "Choices that were asked for", TOKENS)                                                         \
     X(request_params_max_tokens, "max_tokens of requests that have one", TOKENS)                                       \
+    X(grammar_compile_seconds, "Compiling what an answer must look like, or finding it compiled", GAP)                 \
     X(batch_size, "Jobs that were running, looked at while the engine worked", TOKENS)                                 \
     X(step_tokens, "Tokens of a step: the mean of the steps between two looks", TOKENS)
 typedef enum metric_histogram {

@@ -138,12 +138,17 @@ static qp_status submit_prompt(group *g, const pump_order *o, int i, qp_error *e
     pump_job *jobs = &g->jobs[i * o->n];
     options.watch = g->pump->watch;
     limit_times(&options, g->request->server->config);
+    qp_filter filters[FORM_FILTERS];
+    if (o->form) ERR_TRY(form_filters(o->form, filters, &options, err));
     if (o->n == 1) {
         options.user = jobs;
         return qp_job_new(&jobs->job, g->model->generator, &options, err);
     }
     qp_job **made = mem_zarray((size_t)o->n, sizeof *made);
-    if (!made) return err_no_memory(err, (size_t)o->n * sizeof *made, "choices");
+    if (!made) {
+        form_drop(&options);
+        return err_no_memory(err, (size_t)o->n * sizeof *made, "choices");
+    }
     options.user = jobs; /* one for all: whichever is told of, the whole group is looked at */
     const qp_status status = qp_jobs_new(made, o->n, g->model->generator, &options, err);
     for (int k = 0; k < o->n; k++) jobs[k].job = made[k];

@@ -8,6 +8,7 @@
 #ifndef SERVER_PUMP_H
 #define SERVER_PUMP_H
 
+#include "form.h"
 #include "http.h"
 #include "models.h"
 
@@ -30,7 +31,8 @@ typedef struct pump_order {
     model_slot *model;             /* likewise */
     const qp_job_options *prompts; /* one for each prompt: ids, or text up to a zero byte; watch and user are ours */
     int n_prompts;
-    int n; /* choices of each prompt; choice = prompt * n + i */
+    int n;                   /* choices of each prompt; choice = prompt * n + i */
+    const answer_form *form; /* what the answers are bound to; NULL: nothing */
     const pump_calls *calls;
     void *user;
 } pump_order;

@@ -232,6 +232,7 @@ static bool read_start(speech *s) {
 
 static bool read_text(speech *s) {
     const tool_format *tools = s->setup.tools;
+    if (s->setup.is_either && s->has_text) tools = NULL;
     const char *tags[MOST_TAGS] = {tools ? tools->section[0] : "", tools ? tools->call[0] : ""};
     int n_tags = 2;
     size_t at;
@@ -304,6 +305,8 @@ static bool read_call(speech *s) {
         return speech_read_params(s);
     case BODY_PYTHON:
         return speech_read_python(s);
+    case BODY_GEMMA:
+        return speech_read_gemma(s);
     case BODY_HARMONY:
         return false;
     }

@@ -34,6 +34,8 @@ typedef struct speech_setup {
     const thought_format *thoughts; /* NULL: thoughts are not looked for */
     bool starts_in_thought;
     bool is_single;           /* the answer is over after the first complete call */
+    bool is_exact;            /* calls are well formed: what looks like their end inside JSON is not it */
+    bool is_either;           /* the answer is calls from its beginning, or has none */
     const json_t *tool_list;  /* [{"type", "function"}]: types of parameters, known names; borrowed */
     const char *const *stops; /* n_stops texts that end the answer where they stand in its text; borrowed */
     size_t n_stops;

@@ -74,8 +74,16 @@ static size_t find_end(const speech *s, int *which) {
     return first == SIZE_MAX || first > hold ? (*which = -1, hold) : first;
 }
 
+/* Well-formed arguments end where their JSON does: a tag in one of its texts is none. */
+static bool read_arguments(speech *s) {
+    const size_t n = json_walk_feed(&s->walk, s->held.at, s->held.bytes);
+    if (n) tell(s, n);
+    return n > 0;
+}
+
 static bool read_message(speech *s) {
     int which;
+    if (s->channel == SAY_ARGUMENTS && s->setup.is_exact && !s->walk.is_done) return read_arguments(s);
     const size_t at = find_end(s, &which);
     if (at) tell(s, at);
     if (which < 0) return false;

@@ -3,6 +3,7 @@
  * Called by speech.c inside a call's tag, or where a whole answer may be such a list. The list is read when it is
  * complete; what is no literal of Python makes all of it text. */
 #include "speech_state.h"
+#include <stdlib.h>
 
 enum { MOST_DEPTH = 64, LONGEST_LIST = 1 << 20 };
 
@@ -34,19 +35,45 @@ static span word(reader *r) {
 
 static bool value(strbuf *out, reader *r);
 
+static uint32_t hex4(const char *at) {
+    char digits[5] = {0};
+    memcpy(digits, at, 4);
+    return (uint32_t)strtoul(digits, NULL, 16);
+}
+
+/* \uXXXX, or two of them that are one character; false: it is none. */
+static bool unicode_escape(strbuf *plain, reader *r) {
+    static const char hex[] = "0123456789abcdefABCDEF";
+    const char *at = r->at + 1;
+    if (*r->at != 'u' || r->end - at < 4 || strspn(at, hex) < 4) return false;
+    uint32_t c = hex4(at);
+    r->at += 4;
+    const bool is_pair =
+        c >= 0xD800 && c < 0xDC00 && r->end - at >= 10 && at[4] == '\\' && at[5] == 'u' && strspn(at + 6, hex) >= 4;
+    if (is_pair) {
+        c = 0x10000 + ((c - 0xD800) << 10) + (hex4(at + 6) & 0x3FF);
+        r->at += 6;
+    }
+    strbuf_utf8(plain, c);
+    return true;
+}
+
+static void escape(strbuf *plain, reader *r) {
+    static const char from[] = "ntrbf0", to[] = "\n\t\r\b\f\0";
+    const char *known = *r->at ? strchr(from, *r->at) : NULL;
+    if (unicode_escape(plain, r)) return;
+    if (!known && !strchr("\\'\"", *r->at)) strbuf_char(plain, '\\');
+    strbuf_char(plain, known ? to[known - from] : *r->at);
+}
+
 static bool text(strbuf *out, reader *r) {
     const char quote = *r->at++;
     strbuf plain = {0};
     for (; r->at < r->end && *r->at != quote; r->at++) {
-        static const char from[] = "ntr0", to[] = "\n\t\r\0";
-        if (*r->at == '\\' && r->at + 1 < r->end) {
-            r->at++;
-            const char *known = *r->at ? strchr(from, *r->at) : NULL;
-            if (!known && !strchr("\\'\"", *r->at)) strbuf_char(&plain, '\\');
-            strbuf_char(&plain, known ? to[known - from] : *r->at);
-        } else {
+        if (*r->at == '\\' && r->at + 1 < r->end)
+            r->at++, escape(&plain, r);
+        else
             strbuf_char(&plain, *r->at);
-        }
     }
     strbuf_json(out, plain.at ? plain.at : "", plain.bytes);
     strbuf_free(&plain);
@@ -147,10 +174,20 @@ static bool read_list(speech *s, span list) {
     return is_good && take(&r, ']');
 }
 
+/* Where the list's closing tag stands; a list that is known to be well formed may have it in its texts. */
+static size_t find_close(const speech *s, const char *close) {
+    size_t safe, at = speech_find(s, close, &safe);
+    while (s->setup.is_exact && at != SIZE_MAX && !read_list(NULL, (span){s->held.at, at})) {
+        const size_t from = at + 1;
+        const char *found = memmem(s->held.at + from, s->held.bytes - from, close, strlen(close));
+        at = found ? (size_t)(found - s->held.at) : SIZE_MAX;
+    }
+    return at;
+}
+
 bool speech_read_python(speech *s) {
     const char *close = s->setup.tools->call[1];
-    size_t safe;
-    size_t at = speech_find(s, close, &safe);
+    size_t at = find_close(s, close);
     const bool is_cut = at == SIZE_MAX;
     if (is_cut && !s->is_last && s->held.bytes < LONGEST_LIST) return false;
     if (is_cut) at = s->held.bytes;

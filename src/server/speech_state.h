@@ -68,6 +68,7 @@ bool speech_read_named(speech *s);
 bool speech_read_params(speech *s);
 bool speech_read_python(speech *s);
 bool speech_read_harmony(speech *s);
+bool speech_read_gemma(speech *s);
 
 /* 1: what is held is a bare call; 0: it may become one; -1: no. */
 int speech_probe_bare(const speech *s);

@@ -197,9 +197,22 @@ static void add_value(speech *s, size_t n) {
     strbuf_free(&quoted);
 }
 
+/* Where the value's closing tag stands; inside the texts of well-formed JSON it is none. */
+static size_t find_value_end(const speech *s, const char *close, size_t *safe) {
+    json_walk w = {0};
+    const char first = s->held.at[strspn(s->held.at, " \t\r\n")];
+    if (!s->setup.is_exact || s->is_text_value || !first || !strchr("{[\"", first)) return speech_find(s, close, safe);
+    const size_t from = json_walk_feed(&w, s->held.at, s->held.bytes);
+    *safe = 0; /* such a value is told when it is whole */
+    if (!w.is_done) return SIZE_MAX;
+    const char *found =
+        s->held.bytes > from ? memmem(s->held.at + from, s->held.bytes - from, close, strlen(close)) : NULL;
+    return found ? (size_t)(found - s->held.at) : SIZE_MAX;
+}
+
 static bool read_param_value(speech *s, const tool_format *f) {
     size_t safe;
-    const size_t at = speech_find(s, f->value[1], &safe), end = at == SIZE_MAX ? safe : at;
+    const size_t at = find_value_end(s, f->value[1], &safe), end = at == SIZE_MAX ? safe : at;
     const bool trims = f->flags & TOOLS_TRIM && end && s->held.at[end - 1] == '\n';
     const size_t n = trims ? end - 1 : end;
     if (at == SIZE_MAX) {

@@ -13,25 +13,33 @@ typedef enum tool_body {
     BODY_PARAMS,  /* the name, then each argument between tags of its own */
     BODY_PYTHON,  /* [f(a=1, b="x")] */
     BODY_HARMONY, /* channels with recipients */
+    BODY_GEMMA,   /* the name, then {key:value} with texts between quotes that are tokens */
 } tool_body;
 
 enum {
-    TOOLS_BARE = 1,    /* a call may also be the whole answer, without anything around it */
-    TOOLS_SPECIAL = 2, /* the tags are special tokens, so that the text must show them */
-    TOOLS_TRIM = 4,    /* one line break after the beginning and one before the end of a value are not part of it */
-    TOOLS_LINE = 8,    /* the name ends with its line */
+    TOOLS_BARE = 1,      /* a call may also be the whole answer, without anything around it */
+    TOOLS_SPECIAL = 2,   /* the tags are special tokens, so that the text must show them */
+    TOOLS_TRIM = 4,      /* one line break after the beginning and one before the end of a value are not part of it */
+    TOOLS_LINE = 8,      /* the name ends with its line */
+    TOOLS_UNTAGGED = 16, /* where a call is forced, it is written as the whole answer */
+    TOOLS_COUNTED = 32,  /* the name has the number of the call behind it, "f:0" */
+    TOOLS_MARKED = 64,   /* BODY_PARAMS: an attribute says whether the value is a text */
 };
+enum { TOOL_TEXT = 48 };
 
 typedef struct tool_format {
     const char *name;
     tool_body body;
     unsigned flags;
-    const char *section[2];  /* around all calls; "" or text */
-    const char *call[2];     /* around one */
-    const char *before_name; /* what is skipped up to here, after call[0] */
-    const char *after_name;
-    const char *key[2], *value[2]; /* BODY_PARAMS: around the key, around the value */
-    const char *clues[3];          /* must all be in the template, those with @ among the tokens */
+    char section[2][TOOL_TEXT];  /* around all calls; "" or text */
+    char call[2][TOOL_TEXT];     /* around one */
+    char before_name[TOOL_TEXT]; /* what is skipped up to here, after call[0] */
+    char after_name[TOOL_TEXT];
+    char key[2][TOOL_TEXT], value[2][TOOL_TEXT]; /* BODY_PARAMS: around the key, around the value */
+    /* How a call is written where it is forced, if not as the kind of body says: before the name, between name and
+     * arguments, after them; around and between the calls that share a pair of tags. */
+    char spell[3][TOOL_TEXT], list[3][TOOL_TEXT];
+    const char *clues[3]; /* must all be in the template, those with @ among the tokens */
 } tool_format;
 
 typedef struct thought_format {
@@ -48,6 +56,8 @@ const tool_format *tool_format_row(int index);
 const thought_format *thought_format_detect(span source, const qp_tokenizer *tokenizer);
 /* Does the prompt end inside a thought? */
 bool thought_is_open(const thought_format *f, span prompt);
+/* Does the prompt end behind a thought that it closed? */
+bool thought_is_closed(const thought_format *f, span prompt);
 /* Does the template show tools to the model? */
 bool tool_format_is_shown(span source);
 /* Appends what a model must be told about its tools (a JSON array) where its template does not. */

@@ -163,9 +163,13 @@ e = raised(openai.AuthenticationError, lambda: openai.OpenAI(base_url=os.environ
         api_key="no").models.list())
 assert e.code == "invalid_api_key"
 e = raised(openai.NotFoundError, lambda: client.models.retrieve("none"))
-e = raised(openai.InternalServerError, lambda: client.chat.completions.create(
-    model="demo", messages=hello, response_format={"type": "json_object"}))
-assert e.status_code == 501 and e.code == "not_implemented"
+form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"enum": ["yes", "no"]}}}
+answer = client.chat.completions.create(model="demo", messages=hello, response_format=form)
+assert answer.choices[0].message.content in ('"yes"', '"no"')
+form["json_schema"]["schema"] = {"type": "string", "format": "zodiac"}
+e = raised(openai.BadRequestError, lambda: client.chat.completions.create(
+    model="demo", messages=hello, response_format=form))
+assert e.code == "invalid_schema"
 # Its strict mode refuses the base64 that it asks for itself.
 texts = ["The cat sat on the mat.", "Once upon a time"]
 coded = loose.embeddings.create(model="demo", input=texts)

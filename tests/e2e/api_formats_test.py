@@ -580,17 +580,6 @@ class Refusals(Api):
     def test_T38_too_long(self):
         self.refused("/v1/completions", {"prompt": "word " * 5000}, "prompt", code="context_length_exceeded")
 
-    def test_not_implemented(self):
-        """What needs constrained decoding is refused, never answered without it."""
-        tools = [{"type": "function", "function": {"name": "f"}}]
-        for fields in ({"response_format": {"type": "json_object"}}, {"regex_pattern": "a+"}, {"json_schema": {}},
-                       {"guided_choice": ["a", "b"]}, {"tools": tools, "tool_choice": "required"},
-                       {"tools": tools, "tool_choice": {"type": "function", "function": {"name": "f"}}},
-                       {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}}):
-            status, headers, data = self.server.post("/v1/chat/completions", dict({"messages": HELLO}, **fields))
-            self.assertEqual((status, headers["x-should-retry"]), (501, "false"), data)
-            self.assertEqual(json.loads(data)["error"]["code"], "not_implemented")
-
     def test_neutral(self):
         """What old front ends send in every request changes nothing."""
         body = {"messages": HELLO, "max_tokens": 6, "temperature": 0}

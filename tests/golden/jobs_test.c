@@ -501,9 +501,9 @@ static void count_free(void *user) { ((counting *)user)->n_freed++; }
 
 static void filters_bind_their_job_alone(void **state) {
     counting c = {.left = 9, .fails_at = -1}, broken = {.left = 9, .fails_at = 4}, refused = {.left = 1};
-    const qp_filter filter = {&c, count_mask, count_accept, NULL, count_free};
-    const qp_filter bad = {&broken, count_mask, count_accept, NULL, count_free};
-    const qp_filter never = {&refused, count_mask, count_accept, NULL, count_free};
+    const qp_filter filter = {.user = &c, .mask = count_mask, .accept = count_accept, .free = count_free};
+    const qp_filter bad = {.user = &broken, .mask = count_mask, .accept = count_accept, .free = count_free};
+    const qp_filter never = {.user = &refused, .mask = count_mask, .accept = count_accept, .free = count_free};
     answer a, b, free_one, again;
     qp_generator *g = new_generator(demo, (qp_generator_options){0});
     qp_job_options o = {.prompt = "Once upon a time", .max_new_tokens = 20};
