@@ -587,6 +587,9 @@ typedef struct qp_grammar_options {
     int fraction_digits;    /* most; 0: 20, < 0: no limit */
     int exponent_digits;    /* most; 0: 3, < 0: no limit */
     const char *root;       /* GBNF: the start rule; NULL: "root" */
+    /* Asked now and then by the thread that compiles: true gives up with QP_CANCELLED. NULL: nobody cancels. */
+    bool (*cancelled)(void *user);
+    void *cancel_user;
 } qp_grammar_options;
 
 /* The kinds of constraint: 0, 1, ... until NULL; *help is one line, may be NULL. */

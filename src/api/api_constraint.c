@@ -187,14 +187,14 @@ const char *qp_grammar_kind(int index, const char **help) {
 }
 
 static qp_status compile(grammar **out, shelf *s, const char *kind, span source, const ir_options *options,
-                         char **report, qp_error *err) {
+                         const grammar_limits *limits, char **report, qp_error *err) {
     hash_pair key;
     ir *failed = NULL;
     ERR_TRY(make_key(&key, kind, source, options, err));
     *out = find_locked(s, key);
     qp_status status = QP_OK;
     if (!*out) {
-        status = grammar_compile(out, s->vocabulary, kind, source, options, NULL, &failed, err);
+        status = grammar_compile(out, s->vocabulary, kind, source, options, limits, &failed, err);
         if (status == QP_OK) *out = put(s, key, *out);
     }
     if (report && (failed || *out)) *report = make_report(failed ? failed : grammar_ir(*out));
@@ -227,7 +227,9 @@ qp_status qp_grammar_new(qp_grammar **out, const qp_tokenizer *tokenizer, const 
     qp_grammar *g = MEM_NEW(qp_grammar);
     if (!g) return err_no_memory(err, sizeof *g, "a constraint");
     g->shelf = tokenizer->shelf;
-    const qp_status status = compile(&g->grammar, g->shelf, kind, (span){source, source_bytes}, &options, report, err);
+    const grammar_limits limits = {.ir.regex.stop = {o.cancelled, o.cancel_user}};
+    const qp_status status =
+        compile(&g->grammar, g->shelf, kind, (span){source, source_bytes}, &options, &limits, report, err);
     if (status != QP_OK)
         qp_grammar_free(g);
     else

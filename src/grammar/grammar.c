@@ -54,6 +54,8 @@ qp_status grammar_from_ir(grammar **out, trie *t, ir *source, const grammar_limi
         close_grammar(g);
         return status;
     }
+    rx_pool_refuel(ir_pool(source), g->limits.mask_steps);
+    g->limits.ir.regex.stop = (rx_stop){NULL, NULL};
     g->source = source;
     *out = g;
     return QP_OK;

@@ -31,8 +31,8 @@ const grammar_kind *grammar_kind_find(const char *name);
 const grammar_kind *grammar_kind_at(size_t index);
 
 typedef struct grammar_limits {
-    size_t source_bytes; /* 0: 4 MiB */
-    ir_limits ir;
+    size_t source_bytes;  /* 0: 4 MiB */
+    ir_limits ir;         /* ir.regex.stop: who may cancel the compile; nobody is asked when that is done */
     size_t compile_steps; /* 0: 20 000 000, about 200 ms */
     size_t states;        /* automaton states; 0: 250 000 */
     size_t engine_bytes;  /* states, rows and masks of one grammar; 0: 256 MiB */

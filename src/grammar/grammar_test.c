@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "harness.h"
 #include "plain_grammar.h"
+#include <limits.h>
 
 enum { BYTE_IDS = 258, END_ID = 256, SPECIAL_ID = 257 };
 
@@ -440,6 +441,62 @@ static void a_budget_fails_the_job_and_never_the_grammar(void **state) {
     trie_free(t);
 }
 
+/* Counts how often it is asked, and cancels from the n-th time on. */
+typedef struct impatience {
+    int asked, n;
+} impatience;
+
+static bool has_enough(void *user) {
+    impatience *i = user;
+    return ++i->asked >= i->n;
+}
+
+static void a_compile_can_be_cancelled(void **state) {
+    static const struct {
+        const char *kind, *head, *each, *tail;
+    } cases[] = {
+        {"json_schema", "{\"enum\": [", "\"name %d\", ", "0]}"},
+        {"json_schema", "{\"properties\": {", "\"k%d\": {\"type\": \"string\"}, ", "\"z\": {}}}"},
+        {"regex", "a", "|x%dy", ""},
+        {"gbnf", "root ::= \"a\"", " | \"b%d\" [a-z]", ""},
+        {"lark", "start: \"a\"", " | \"b%d\"", ""},
+        {"choices", "[\"a\"", ", \"b%d\"", "]"},
+    };
+    trie *t = byte_trie();
+    for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
+        strbuf source = {0};
+        grammar *g;
+        qp_error err;
+        strbuf_text(&source, cases[i].head);
+        for (int k = 0; k < 4000; k++) {
+            char one[120];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+            snprintf(one, sizeof one, cases[i].each, k);
+#pragma GCC diagnostic pop
+            strbuf_text(&source, one);
+        }
+        strbuf_text(&source, cases[i].tail);
+        impatience never = {.n = INT_MAX}, at_once = {.n = 1};
+        grammar_limits limits = {.ir.regex.stop = {has_enough, &never}};
+        const span text = {source.at, source.bytes};
+        qp_status status = grammar_compile(&g, t, cases[i].kind, text, NULL, &limits, NULL, &err);
+        if (status != QP_OK) fail_msg("%s: %s", cases[i].kind, err.text);
+        const int asked = never.asked;
+        assert_true(asked > 0);
+        assert_true(accepts(g, "\x01", 1) == false); /* matching asks nobody */
+        assert_int_equal(never.asked, asked);
+        grammar_free(g);
+        limits.ir.regex.stop.user = &at_once;
+        status = grammar_compile(&g, t, cases[i].kind, text, NULL, &limits, NULL, &err);
+        assert_int_equal(status, QP_CANCELLED);
+        assert_non_null(strstr(err.text, "cancelled"));
+        assert_int_equal(at_once.asked, 1);
+        strbuf_free(&source);
+    }
+    trie_free(t);
+}
+
 static qp_status use_all(void) {
     trie *t;
     grammar *g = NULL;
@@ -489,6 +546,7 @@ int main(void) {
         cmocka_unit_test(random_grammars_agree_with_a_slow_recogniser),
         cmocka_unit_test(repetitions_and_orders_are_exact),
         cmocka_unit_test(a_budget_fails_the_job_and_never_the_grammar),
+        cmocka_unit_test(a_compile_can_be_cancelled),
         cmocka_unit_test(every_failing_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,7 +81,16 @@ static uint32_t keep_words(ir *g, const uint32_t *words, size_t n) {
     return g->n_words - (uint32_t)n;
 }
 
+/* Work counts with that of the pool, whose failure is then the whole grammar's. */
+static bool step(ir *g) {
+    if (rx_step(g->pool, 1)) return true;
+    qp_error why;
+    if (g->failed == QP_OK) g->failed = rx_status(g->pool, &why), snprintf(g->why, sizeof g->why, "%s", why.text);
+    return false;
+}
+
 static ir_sym add_symbol(ir *g, const symbol *s) {
+    if (!step(g)) return IR_NOTHING;
     if (g->n_symbols >= g->limits.symbols) return fail(g, QP_TOO_LARGE, "symbols", g->limits.symbols);
     if (!make_room(g, &g->symbols, &g->symbol_room, g->n_symbols, 1, sizeof *g->symbols)) return IR_NOTHING;
     g->symbols[g->n_symbols] = *s;
@@ -225,7 +234,7 @@ ir_sym ir_rule(ir *g, const char *name) {
 }
 
 void ir_alternative(ir *g, ir_sym rule, const ir_sym *symbols, size_t n) {
-    if (g->failed != QP_OK) return;
+    if (g->failed != QP_OK || !step(g)) return;
     symbol *s = &g->symbols[rule];
     if (!make_room(g, &s->alternatives, &s->room, s->n_alternatives, 1, sizeof *s->alternatives)) return;
     const uint32_t first = keep_words(g, symbols, n);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include <stdio.h>
 
+enum { STOP_SHIFT = 12 }; /* 4096 steps are some tens of microseconds */
 enum { NODE_LIMIT = 1000000, BYTE_LIMIT = 256 << 20, STEP_LIMIT = 20000000, FIRST_TABLE = 256 };
 
 rx rx_fail(rx_pool *p, qp_status status, const char *what, size_t limit) {
@@ -19,7 +20,13 @@ rx rx_fail(rx_pool *p, qp_status status, const char *what, size_t limit) {
 
 bool rx_step(rx_pool *p, size_t n) {
     if (p->failed != QP_OK) return false;
+    const size_t before = p->steps;
     p->steps += n;
+    if ((before ^ p->steps) >> STOP_SHIFT && p->limits.stop.asked && p->limits.stop.asked(p->limits.stop.user)) {
+        p->failed = QP_CANCELLED;
+        snprintf(p->why, sizeof p->why, "constraint: cancelled while it was compiled");
+        return false;
+    }
     if (p->steps <= p->limits.steps) return true;
     rx_fail(p, QP_TOO_LARGE, "regular expressions: steps", p->limits.steps);
     return false;
@@ -215,6 +222,7 @@ qp_status rx_status(const rx_pool *p, qp_error *err) {
 void rx_pool_refuel(rx_pool *p, size_t steps) {
     p->steps = 0;
     p->limits.steps = steps;
+    p->limits.stop = (rx_stop){NULL, NULL};
     p->failed = QP_OK; /* what has failed is not kept, so it can be tried again */
 }
 

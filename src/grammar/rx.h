@@ -26,10 +26,17 @@ enum { RX_INFINITE = UINT32_MAX };
 
 typedef struct rx_pool rx_pool;
 
+/* Asked every few thousand steps: true gives up with QP_CANCELLED. */
+typedef struct rx_stop {
+    bool (*asked)(void *user); /* NULL: nobody asks */
+    void *user;
+} rx_stop;
+
 typedef struct rx_limits {
     size_t nodes; /* most nodes; 0: 1 000 000 */
     size_t bytes; /* most memory; 0: 256 MiB */
     size_t steps; /* most derivatives and node visits since rx_pool_new or rx_pool_refuel; 0: 20 000 000 */
+    rx_stop stop;
 } rx_limits;
 
 /* 256 bits: the bytes of a set. */
@@ -47,10 +54,12 @@ typedef struct rx_range {
 
 qp_status rx_pool_new(rx_pool **out, const rx_limits *limits, qp_error *err);
 void rx_pool_free(rx_pool *p);
-/* QP_OK, QP_NO_MEMORY or QP_TOO_LARGE with the limit and what was reached. */
+/* QP_OK, QP_NO_MEMORY, QP_CANCELLED, or QP_TOO_LARGE with the limit and what was reached. */
 qp_status rx_status(const rx_pool *p, qp_error *err);
-/* Starts counting steps anew and forgets the failure. */
+/* Starts counting steps anew, forgets the failure and asks nobody any more. */
 void rx_pool_refuel(rx_pool *p, size_t steps);
+/* Counts work, also that of those who build with the pool; false once the budget is spent or somebody cancelled. */
+bool rx_step(rx_pool *p, size_t n);
 size_t rx_pool_bytes(const rx_pool *p);
 
 /* ---- building ---- */

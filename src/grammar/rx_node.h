@@ -66,8 +66,6 @@ static inline const rx_set *rx_set_of(const rx_pool *p, rx a) { return &p->sets[
 
 /* Remembers the first failure; answers RX_NONE. */
 rx rx_fail(rx_pool *p, qp_status status, const char *what, size_t limit);
-/* Counts work; false once the budget is spent. */
-bool rx_step(rx_pool *p, size_t n);
 /* Makes room for `more` entries of *array. */
 bool rx_room(rx_pool *p, void *array, uint32_t *room, uint32_t used, uint32_t more, size_t size);
 /* The number of this node, new or old. For OR and AND, `kids` has wanted->b numbers that are copied when it is new. */

@@ -169,7 +169,7 @@ typedef struct schema {
 
 /* ---- schema_set.c: numbers for keys, nodes and goals; problems ---- */
 /* Whether it is still worth going on. */
-static inline bool schema_ok(const schema *s) { return !s->room.failed && !s->over_limit; }
+static inline bool schema_ok(const schema *s) { return !s->room.failed && !s->over_limit && rx_step(s->pool, 1); }
 /* Ends the compile with the category "limit". */
 void schema_over_limit(schema *s, const sj_value *where, const char *message);
 /* Reports something not supported at `where`: a problem, or with `lenient` a warning. */
