@@ -470,6 +470,7 @@ typedef struct qp_job_options {
     size_t n_adapters;
     qp_pooling pooling; /* not QP_POOL_NONE: no answer, but qp_job_peek_embedding */
     bool no_reuse;      /* the prompt is not looked for in the cache, and what is computed is not left there */
+    size_t max_unread;  /* the job pauses, with its pages, while this many tokens wait for its reader; 0: never */
 } qp_job_options;
 
 /* Submits. Refuses at once what can never fit. All of `options` is copied. */
@@ -625,6 +626,9 @@ QP_API int qp_watch_descriptor(const qp_watch *watch);
 /* A job with something to read, and its `user`; each is told once until it is read to its last event with qp_job_poll.
  * Waits at most timeout_s (< 0: for ever, 0: not at all): NULL when nothing came. */
 QP_API qp_job *qp_watch_next(qp_watch *watch, double timeout_s, void **user);
+/* For a job that was made without: `watch` tells of it from now on, and at once of what there is to read already. By
+ * the job's reader, once: QP_BUSY if it has a watch. */
+QP_API qp_status qp_job_watch(qp_job *job, qp_watch *watch, void *user, qp_error *err);
 
 #ifdef __cplusplus
 }

@@ -176,6 +176,7 @@ static void set_outputs(gathered *a, const qp_generator *g, const qp_job_options
                                  .wants_prompt = o->show_prompt,
                                  .n_top = o->n_top,
                                  .n_logits = n_logits,
+                                 .max_unread = o->max_unread,
                                  .watch = o->watch ? o->watch->watch : NULL,
                                  .user = o->user};
 }
@@ -329,12 +330,21 @@ void qp_job_free(qp_job *j) {
 
 void qp_job_cancel(qp_job *j) { job_cancel(j->job); }
 
-qp_status qp_job_next(qp_job *j, qp_event *event, qp_error *err) {
-    return mailbox_read(&j->job->mailbox, (double)INFINITY, event, err);
+/* An engine that let the job wait for its reader may go on with it. */
+static qp_status read_event(qp_job *j, double deadline, qp_event *event, qp_error *err) {
+    const qp_status status = mailbox_read(&j->job->mailbox, deadline, event, err);
+    if (j->job->wants.max_unread && status == QP_OK && event->kind == QP_EVENT_TEXT) inbox_signal(j->job->inbox);
+    return status;
 }
 
+qp_status qp_job_next(qp_job *j, qp_event *event, qp_error *err) { return read_event(j, (double)INFINITY, event, err); }
+
 qp_status qp_job_poll(qp_job *j, double timeout_s, qp_event *event, qp_error *err) {
-    return mailbox_read(&j->job->mailbox, timeout_s > 0 ? clock_now() + timeout_s : 0, event, err);
+    return read_event(j, timeout_s > 0 ? clock_now() + timeout_s : 0, event, err);
+}
+
+qp_status qp_job_watch(qp_job *j, qp_watch *w, void *user, qp_error *err) {
+    return mailbox_watch(&j->job->mailbox, w->watch, user, err);
 }
 
 const int32_t *qp_job_peek_prompt(const qp_job *j, size_t *count) {

@@ -47,6 +47,8 @@ static void let_go_ended(engine *e) {
 
 static double next_deadline(const engine *e) {
     double soonest = (double)INFINITY;
+    for (int i = 0; i < e->n_running; i++)
+        if (e->running[i]->deadline < soonest) soonest = e->running[i]->deadline;
     for (size_t i = 0; i < e->n_waiting; i++) {
         const job *j = e->waiting[i];
         if (j->deadline < soonest) soonest = j->deadline;
@@ -119,12 +121,21 @@ static void end_stuck(engine *e) {
     engine_fail(e, e->waiting[0], QP_TOO_LARGE, &why);
 }
 
-static void run_step(engine *e) {
+/* Every job that runs waits for its reader. */
+static bool is_paused(const engine *e) {
+    for (int i = 0; i < e->n_running; i++)
+        if (!mailbox_is_full(&e->running[i]->mailbox)) return false;
+    return true;
+}
+
+/* False: there is nothing to compute until something comes in. */
+static bool run_step(engine *e) {
     const uint64_t new_before = e->counts.new_tokens;
     e->step.t_begin = clock_now();
     if (!engine_choose(e)) {
+        const bool was_stuck = !e->n_running && e->n_waiting;
         end_stuck(e);
-        return;
+        return was_stuck || !is_paused(e);
     }
     engine_fill(e);
     if (engine_run(e)) {
@@ -132,6 +143,7 @@ static void run_step(engine *e) {
         engine_emit(e);
     }
     count_step(e, new_before);
+    return true;
 }
 
 static void end_all(engine *e) {
@@ -142,14 +154,13 @@ static void end_all(engine *e) {
 static void *work(void *argument) {
     engine *e = argument;
     pthread_setname_np(pthread_self(), "quipu-engine");
-    for (bool is_closed = false; !is_closed;) {
-        const bool is_idle = !e->n_running && !e->n_waiting;
-        const inbox_news news = inbox_take(e->inbox, is_idle ? next_deadline(e) : 0);
+    for (bool is_closed = false, is_busy = false; !is_closed;) {
+        const inbox_news news = inbox_take(e->inbox, is_busy ? 0 : next_deadline(e));
         take_jobs(e, news.jobs);
         is_closed = news.is_closed;
         run_errands(e, news.errands, is_closed);
         if (is_closed) end_all(e);
-        run_step(e);
+        is_busy = run_step(e);
         publish(e);
         let_go_ended(e);
     }

@@ -10,7 +10,7 @@
 qp_status mailbox_open(mailbox *m, const mailbox_setup *setup, qp_error *err) {
     *m = (mailbox){.setup = *setup};
     ERR_TRY(bell_open(&m->bell, err));
-    m->setup.watch = watch_hold(setup->watch);
+    atomic_store(&m->watch, watch_hold(setup->watch));
     m->seat = (watch_seat){.handle = setup->handle, .user = setup->user};
     return QP_OK;
 }
@@ -28,7 +28,7 @@ void mailbox_close(mailbox *m) {
     free_output(&m->boxes[1]);
     strbuf_free(&m->end.held_text);
     mem_free(m->end.held_ids);
-    watch_let_go(m->setup.watch);
+    watch_let_go(atomic_load(&m->watch));
     bell_close(&m->bell);
 }
 
@@ -64,7 +64,8 @@ static void put_item(output *o, const mailbox_setup *s, const mailbox_item *item
 
 static void tell(mailbox *m) {
     bell_ring(&m->bell);
-    if (m->setup.watch) watch_tell(m->setup.watch, &m->seat);
+    watch *w = atomic_load(&m->watch);
+    if (w) watch_tell(w, &m->seat);
 }
 
 qp_status mailbox_add(mailbox *m, span text, const mailbox_item *items, size_t n, double sampled_at, qp_error *err) {
@@ -103,6 +104,14 @@ bool mailbox_end(mailbox *m, const job_end *end) {
     bell_unlock(&m->bell);
     if (is_first) tell(m);
     return is_first;
+}
+
+bool mailbox_is_full(mailbox *m) {
+    if (!m->setup.max_unread) return false;
+    bell_lock(&m->bell);
+    const bool is_full = m->boxes[m->filling].n >= m->setup.max_unread;
+    bell_unlock(&m->bell);
+    return is_full;
 }
 
 /* ---- the reader's side ---- */
@@ -177,6 +186,19 @@ qp_status mailbox_read(mailbox *m, double deadline, qp_event *event, qp_error *e
     return status;
 }
 
+/* The engine sees the watch after the seat is ready. What it said before it saw the watch is told here. */
+qp_status mailbox_watch(mailbox *m, watch *w, void *user, qp_error *err) {
+    if (atomic_load(&m->watch)) return err_set(err, QP_BUSY, 0, "the job has a watch already: it may have one");
+    m->seat.user = user;
+    atomic_store(&m->watch, watch_hold(w));
+    bell_lock(&m->bell);
+    const bool has_news = has_content(&m->boxes[m->filling]) || m->has_prompt_news || m->has_ended;
+    bell_unlock(&m->bell);
+    if (has_news) watch_tell(w, &m->seat);
+    return QP_OK;
+}
+
 void mailbox_leave(mailbox *m) {
-    if (m->setup.watch) watch_leave(m->setup.watch, &m->seat);
+    watch *w = atomic_load(&m->watch);
+    if (w) watch_leave(w, &m->seat);
 }

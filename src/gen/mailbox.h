@@ -32,14 +32,16 @@ typedef struct job_end {
 typedef struct mailbox_setup {
     bool wants_tokens, wants_prompt;
     int n_top;
-    size_t n_logits; /* 0, or the vocabulary */
-    watch *watch;    /* or NULL */
+    size_t n_logits;   /* 0, or the vocabulary */
+    size_t max_unread; /* 0: any number of tokens may wait for the reader */
+    watch *watch;      /* or NULL */
     void *handle, *user;
 } mailbox_setup;
 
 typedef struct mailbox {
     bell bell;
     mailbox_setup setup;
+    _Atomic(watch *) watch; /* held, once it is set; NULL: nobody watches yet */
     watch_seat seat;
     output boxes[2]; /* one is being filled, the other belongs to the reader */
     int filling;
@@ -66,9 +68,13 @@ qp_status mailbox_add(mailbox *m, span text, const mailbox_item *items, size_t n
 void mailbox_prompt(mailbox *m, size_t done, size_t of);
 /* The last that the reader will get; takes over what `end` owns. Only the first call counts; false for the others. */
 bool mailbox_end(mailbox *m, const job_end *end);
+/* Whether the reader has as many tokens before it as it wants at most. */
+bool mailbox_is_full(mailbox *m);
 
 /* By the reader: see qp_job_poll. `deadline` as clock_now. */
 qp_status mailbox_read(mailbox *m, double deadline, qp_event *event, qp_error *err);
+/* By the reader, once: `w` is told from now on, and at once of what is there already. QP_BUSY if another one is. */
+qp_status mailbox_watch(mailbox *m, watch *w, void *user, qp_error *err);
 /* By the reader: nobody will read again. */
 void mailbox_leave(mailbox *m);
 

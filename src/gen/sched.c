@@ -5,7 +5,7 @@
  * in turn. Pages are taken when rows need them; where none is left, the last in the order gives its own back and waits
  * again (preemption): whoever is first always gets on. Before that, where every layer has a window, all give up what is
  * older than it: not sooner, because others may still begin alike. Jobs that would compute the same page wait for the
- * one that does. */
+ * one that does, and answers whose reader wants no more at once wait for their reader. */
 #include "engine.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -223,7 +223,7 @@ static bool reserve_answer(engine *e, job *j) {
 static void plan_answers(engine *e) {
     for (int i = 0; i < e->n_running;) {
         job *j = e->running[i];
-        if (is_decoding(j) && !is_planned(e, j) && reserve_answer(e, j)) {
+        if (is_decoding(j) && !is_planned(e, j) && !mailbox_is_full(&j->mailbox) && reserve_answer(e, j)) {
             for (int k = 0; k < j->n_lanes; k++) plan_rows(e, j, k, 1);
             e->step.n_decode_rows += j->n_lanes;
         }

@@ -605,6 +605,79 @@ static void a_watch_tells_of_every_job(void **state) {
     free(answers);
 }
 
+/* As an event loop does that gets a job from elsewhere, at some moment of its life. */
+static void a_watch_may_come_later(void **state) {
+    qp_watch *w, *other;
+    qp_error err;
+    qp_event e;
+    assert_int_equal(qp_watch_new(&w, &err), QP_OK);
+    assert_int_equal(qp_watch_new(&other, &err), QP_OK);
+    qp_generator *g = new_generator(demo, (qp_generator_options){0});
+    const qp_job_options o = {.prompt = "Once upon a time", .max_new_tokens = 30};
+    answer alone, watched;
+    run(g, o, &alone);
+    for (int i = 0; i < 20; i++) {
+        void *user = NULL;
+        qp_job *j = submit(g, o);
+        usleep(i % 2 ? 0 : 1000u * (unsigned)i);
+        memset(&watched, 0, sizeof watched);
+        assert_int_equal(qp_job_watch(j, w, &watched, &err), QP_OK);
+        assert_int_equal(qp_job_watch(j, other, NULL, &err), QP_BUSY);
+        for (e.kind = QP_EVENT_TEXT; e.kind != QP_EVENT_END;) {
+            assert_ptr_equal(qp_watch_next(w, 10, &user), j);
+            assert_ptr_equal(user, &watched);
+            while (e.kind != QP_EVENT_END && qp_job_poll(j, 0, &e, &err) == QP_OK)
+                if (e.kind == QP_EVENT_TEXT) add_event(user, &e);
+        }
+        assert_string_equal(watched.text, alone.text);
+        qp_job_free(j);
+    }
+    assert_null(qp_watch_next(w, 0, NULL));
+    qp_generator_free(g);
+    qp_watch_free(w);
+    qp_watch_free(other);
+}
+
+static size_t new_tokens_of(const qp_job *j) {
+    qp_job_progress p;
+    qp_job_get_progress(j, &p);
+    return p.new_tokens;
+}
+
+/* The answer stands still while its reader does, others go on, and nothing of it is other than without the pause. */
+static void a_job_waits_for_its_reader(void **state) {
+    qp_error err;
+    qp_event e = {0};
+    qp_generator *g = new_generator(demo, (qp_generator_options){0});
+    qp_job_options o = {.prompt = "Once upon a time", .max_new_tokens = 40, .ignore_eos = true};
+    answer alone, other, paused = {0};
+    run(g, o, &alone);
+    o.max_unread = 3;
+    qp_job *j = submit(g, o);
+    for (int i = 0; i < 5000 && new_tokens_of(j) < 3; i++) usleep(1000);
+    o.max_unread = 0;
+    run(g, o, &other);
+    assert_string_equal(other.text, alone.text);
+    assert_in_range(new_tokens_of(j), 3, 4);
+    while (qp_job_next(j, &e, &err) == QP_OK && e.kind != QP_EVENT_END) {
+        assert_in_range(e.n_ids, 1, 4);
+        add_event(&paused, &e);
+    }
+    assert_string_equal(paused.text, alone.text);
+    qp_job_free(j);
+    o.max_unread = 1;
+    o.max_total_s = 0.2; /* runs out while the reader is away */
+    j = submit(g, o);
+    usleep(400000);
+    while (qp_job_next(j, &e, &err) == QP_OK && e.kind != QP_EVENT_END) continue;
+    assert_int_equal(e.finish, QP_FINISH_TIMEOUT);
+    qp_job_free(j);
+    o.max_total_s = 0;
+    qp_job_free(submit(g, o)); /* one that nobody reads can be cancelled */
+    check_idle(g);
+    qp_generator_free(g);
+}
+
 static void higher_priority_goes_first(void **state) {
     answer a;
     qp_generator *g = new_generator(demo, (qp_generator_options){.max_jobs = 1});
@@ -638,6 +711,8 @@ int main(void) {
         cmocka_unit_test(filters_bind_their_job_alone),
         cmocka_unit_test(a_slow_reader_loses_nothing),
         cmocka_unit_test(a_watch_tells_of_every_job),
+        cmocka_unit_test(a_watch_may_come_later),
+        cmocka_unit_test(a_job_waits_for_its_reader),
         cmocka_unit_test(higher_priority_goes_first),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);

@@ -1,0 +1,73 @@
+"""One descriptor per event loop: which jobs have something to read.
+
+A loop that reads jobs gets a Hub at the first one. The engine makes the hub's descriptor readable, the loop calls
+`_on_ready` (add_reader), and that wakes whoever waits for the jobs in question; what they say is read by them, on their
+own time, so that nothing is buffered here. Jobs are known by weak references: a hub keeps none alive.
+"""
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, Dict
+
+from ._native import check, ffi, lib, new_error
+
+if TYPE_CHECKING:
+    from .job import Job
+
+MOST_AT_ONCE = 1024  # jobs told of before others on the loop get their turn
+
+
+class Hub:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        slot, err = ffi.new("qp_watch **"), new_error()
+        check(lib.qp_watch_new(slot, err), err)
+        self._watch = slot[0]
+        weakref.finalize(self, lib.qp_watch_free, slot[0]).atexit = False
+        self._user = ffi.new("uintptr_t *")
+        self._user_out = ffi.cast("void **", self._user)
+        self._jobs: Dict[int, weakref.ref[Job]] = {}
+        self._numbers = itertools.count(1)
+        loop.add_reader(lib.qp_watch_descriptor(self._watch), self._on_ready)
+
+    def attach(self, job: Job) -> None:
+        """The loop's thread: `job` is read on this loop from now on."""
+        number = next(self._numbers)
+        jobs = self._jobs
+        jobs[number] = weakref.ref(job, lambda _: jobs.pop(number, None))
+        err = new_error()
+        check(lib.qp_job_watch(job._ptr, self._watch, ffi.cast("void *", number), err), err)
+
+    def _on_ready(self) -> None:
+        follow, watch, user, out = lib.qp_watch_next, self._watch, self._user, self._user_out
+        get, now = self._jobs.get, time.monotonic()
+        for _ in range(MOST_AT_ONCE):
+            if not follow(watch, 0.0, out):
+                return
+            known = get(user[0])
+            job = known() if known is not None else None
+            if job is not None:
+                job._on_news(now)
+            if len(self._jobs) == 1:
+                return  # if there is more after all, the descriptor is still readable
+
+
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def hub_of(loop: asyncio.AbstractEventLoop) -> Hub:
+    """The loop's hub; called on its thread."""
+    with _lock:
+        hub = _hubs.get(loop)
+    if hub is not None:
+        return hub
+    hub = Hub(loop)
+    with _lock:
+        for other in [other for other in _hubs if other.is_closed()]:
+            del _hubs[other]  # a closed loop may live on in a reference cycle; its descriptor should not
+        _hubs[loop] = hub
+    return hub
