@@ -11,8 +11,18 @@ See docs/python.md in the project. `quipu.exllamav2` has the names and results o
 from __future__ import annotations
 
 from ._native import VERSION as __version__
-from .errors import (BadArgument, BadFormat, Busy, Cancelled, InputOutput, NoFile, NoMemory, QuipuError, TooLarge,
-                     Unsupported)
+from .errors import (
+                     BadArgument,
+                     BadFormat,
+                     Busy,
+                     Cancelled,
+                     InputOutput,
+                     NoFile,
+                     NoMemory,
+                     QuipuError,
+                     TooLarge,
+                     Unsupported,
+)
 from .events import Candidate, EndEvent, EngineStats, Event, PromptEvent, Result, TextEvent, Token
 from .filters import Compiled, Constraint, Filter, choice, grammar, json_object, json_schema, prefix, regex
 from .generator import Generator, GeneratorStats

@@ -21,7 +21,15 @@ def _library() -> str:
     """QUIPU_LIBRARY if it is set, else the one in the package, else the system's."""
     given = os.environ.get("QUIPU_LIBRARY")
     inside = pathlib.Path(__file__).with_name("libquipu.so")
-    return given or (str(inside) if inside.exists() else "libquipu.so.0")
+    if given or not inside.exists():
+        return given or "libquipu.so.0"
+    # What a wheel brings along satisfies libquipu.so once it is loaded: the loader goes by names.
+    others = [path for path in inside.with_name("libs").glob("*.so*") if path.suffix != ".copyright"]
+    _companions.extend(ffi.dlopen(str(path)) for path in others)
+    return str(inside)
+
+
+_companions: List[Any] = []
 
 
 def _load() -> Any:

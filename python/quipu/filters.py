@@ -30,7 +30,8 @@ class Constraint:
     ignore_formats: bool = False
     fraction_digits: int = 0
     exponent_digits: int = 0
-    root: Optional[str] = None
+    root: Optional[str] = None  # GBNF: the start rule
+    eager: bool = False  # the answer ends as soon as it is complete, though it could go on
 
     def compile(self, tokenizer: Tokenizer) -> Compiled:
         """What this is for the tokenizer: made at the first call. Refuses what it cannot keep, naming the place."""
@@ -40,7 +41,7 @@ class Constraint:
                 known.move_to_end(self)
                 found: Compiled = known[self]
                 return found
-        made = Compiled(self, tokenizer)
+        made = Compiled(self, tokenizer)  # without the lock: it may take long
         with tokenizer._lock:
             known[self] = made
             if len(known) > MAX_CONSTRAINTS:
@@ -67,6 +68,7 @@ class Compiled:
         slot, report, err = ffi.new("qp_grammar **"), ffi.new("char **"), new_error()
         status = lib.qp_grammar_new(
             slot, tokenizer._ptr, constraint.kind.encode(), source, len(source), options, report, err)
+        self.eager = constraint.eager
         self.report: Dict[str, Any] = json.loads(take_text(report)) if report[0] else {}
         check(status, err)
         self._ptr = slot[0]
@@ -83,7 +85,14 @@ class Compiled:
     def fill(self, out: Any) -> None:
         """Makes a matcher for one job."""
         err = new_error()
-        check(lib.qp_filter_new(out, self._ptr, err), err)
+        if not self.eager:
+            check(lib.qp_filter_new(out, self._ptr, err), err)
+            return
+        inner = ffi.new("qp_filter *")
+        check(lib.qp_filter_new(inner, self._ptr, err), err)
+        made = _Eager(inner)
+        _alive[made.handle] = made
+        out[0] = {"user": made.handle, **_C_EAGER}
 
 
 def _free_grammar(pointer: Any, owner: Any) -> None:
@@ -193,7 +202,7 @@ class _Bridge:
         return made
 
 
-_alive: Dict[Any, _Bridge] = {}
+_alive: Dict[Any, Any] = {}
 
 
 def _guard(user: Any, err: Any, work: Any) -> int:
@@ -241,6 +250,43 @@ def _free(user: Any) -> None:
         _guard(user, new_error(), lambda bridge: bridge.filter.end())
 
 
+class _Eager:
+    """The engine's own filter behind one that ends the answer when it is complete."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.handle = ffi.new_handle(self)
+
+
+def _eager_mask(user: Any, mask: Any, vocabulary: int, may_end: Any, err: Any) -> int:
+    inner = ffi.from_handle(user).inner
+    status = int(inner.mask(inner.user, mask, vocabulary, may_end, err))
+    if status == OK and may_end[0]:
+        ffi.buffer(mask, (vocabulary + 31) // 32 * 4)[:] = bytes((vocabulary + 31) // 32 * 4)
+    return status
+
+
+def _eager_accept(user: Any, id: int, err: Any) -> int:
+    inner = ffi.from_handle(user).inner
+    return int(inner.accept(inner.user, id, err))
+
+
+def _eager_rewind(user: Any, n: int, err: Any) -> int:
+    inner = ffi.from_handle(user).inner
+    return int(inner.rewind(inner.user, n, err))
+
+
+def _eager_free(user: Any) -> None:
+    inner = _alive.pop(user).inner
+    inner.free(inner.user)
+
+
+_C_EAGER: Dict[str, Any] = {
+    "mask": ffi.callback("qp_status(void *, uint32_t *, int, bool *, qp_error *)", _eager_mask, error=lib.QP_INTERNAL),
+    "accept": ffi.callback("qp_status(void *, int32_t, qp_error *)", _eager_accept, error=lib.QP_INTERNAL),
+    "rewind": ffi.callback("qp_status(void *, size_t, qp_error *)", _eager_rewind, error=lib.QP_INTERNAL),
+    "free": ffi.callback("void(void *)", _eager_free),
+}
 _C_MASK = ffi.callback("qp_status(void *, uint32_t *, int, bool *, qp_error *)", _mask, error=lib.QP_INTERNAL)
 _C_ACCEPT = ffi.callback("qp_status(void *, int32_t, qp_error *)", _accept, error=lib.QP_INTERNAL)
 _C_REWIND = ffi.callback("qp_status(void *, size_t, qp_error *)", _rewind, error=lib.QP_INTERNAL)

@@ -154,7 +154,8 @@ class Generator:
         """The whole answer; blocks."""
         return self.job(prompt, settings, **options).wait()
 
-    def generate_all(self, prompts: Sequence[Prompt], settings: Optional[Settings] = None, **options: Any) -> List[Result]:
+    def generate_all(self, prompts: Sequence[Prompt], settings: Optional[Settings] = None,
+                     **options: Any) -> List[Result]:
         """Whole answers to independent prompts, computed together; blocks."""
         jobs = [self.job(prompt, settings, **options) for prompt in prompts]
         return [job.wait() for job in jobs]

@@ -11,7 +11,7 @@ import itertools
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Dict, Optional
 
 from ._native import check, ffi, lib, new_error
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 MOST_AT_ONCE = 1024  # jobs told of before others on the loop get their turn
 
 
-class Hub:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+class Watch:
+    """Which of many jobs have something to read; for one reader. A job has one watch in its life."""
+
+    def __init__(self) -> None:
         slot, err = ffi.new("qp_watch **"), new_error()
         check(lib.qp_watch_new(slot, err), err)
         self._watch = slot[0]
@@ -31,15 +33,31 @@ class Hub:
         self._user_out = ffi.cast("void **", self._user)
         self._jobs: Dict[int, weakref.ref[Job]] = {}
         self._numbers = itertools.count(1)
-        loop.add_reader(lib.qp_watch_descriptor(self._watch), self._on_ready)
 
     def attach(self, job: Job) -> None:
-        """The loop's thread: `job` is read on this loop from now on."""
+        """By the job's reader."""
         number = next(self._numbers)
         jobs = self._jobs
         jobs[number] = weakref.ref(job, lambda _: jobs.pop(number, None))
         err = new_error()
         check(lib.qp_job_watch(job._ptr, self._watch, ffi.cast("void *", number), err), err)
+
+    def next(self, timeout: float) -> Optional[Job]:
+        """A job to be read until it has nothing more; None when none came within `timeout` seconds."""
+        while lib.qp_watch_next(self._watch, timeout, self._user_out):
+            known = self._jobs.get(self._user[0])
+            job = known() if known is not None else None
+            if job is not None:
+                return job
+        return None
+
+
+class Hub(Watch):
+    """The watch of an event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        loop.add_reader(lib.qp_watch_descriptor(self._watch), self._on_ready)
 
     def _on_ready(self) -> None:
         follow, watch, user, out = lib.qp_watch_next, self._watch, self._user, self._user_out

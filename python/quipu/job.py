@@ -18,7 +18,18 @@ import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Generator, Iterator, List, Optional
 
 from ._native import BUSY, NULL, OK, error_of, ffi, lib, new_error
-from .events import EndEvent, EngineStats, Event, PromptEvent, Result, TextEvent, Token, end_event, text_event, token_from
+from .events import (
+    EndEvent,
+    EngineStats,
+    Event,
+    PromptEvent,
+    Result,
+    TextEvent,
+    Token,
+    end_event,
+    text_event,
+    token_from,
+)
 from .hub import hub_of
 
 if TYPE_CHECKING:
@@ -73,8 +84,8 @@ class Job:
     """Made by Generator.job() and its relatives."""
 
     __slots__ = (
-        "__weakref__", "_bridges", "_consume_max", "_consume_sum", "_consumed_at", "_delivered", "_delivered_at", "_end",
-        "_end_given", "_end_waiters", "_err", "_events", "_failure", "_first_at", "_gap_max", "_gap_sum",
+        "__weakref__", "_bridges", "_consume_max", "_consume_sum", "_consumed_at", "_delivered", "_delivered_at",
+        "_end", "_end_given", "_end_waiters", "_err", "_events", "_failure", "_first_at", "_gap_max", "_gap_sum",
         "_generated_at", "_handle", "_has_news", "_last_n", "_loop", "_noticed_at", "_ptr", "_raw", "_submitted_at",
         "_vocabulary", "_waiter", "identifier",
     )
@@ -289,9 +300,8 @@ class Job:
             return
         if self._loop is None:
             self._attach()
-        elif self._loop is not asyncio.get_running_loop():  # its reader is elsewhere: that one reads the end
-            while lib_state(self) != "ended":
-                await asyncio.sleep(0.001)
+        elif self._loop is not asyncio.get_running_loop():  # its reader is elsewhere
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._until_ended(), self._loop))
             return
         if self._waiter is not None:  # its reader reads the end
             future = self._loop.create_future()  # type: ignore[union-attr]
@@ -380,10 +390,6 @@ class Job:
 
 class _TimeOut(Exception):
     pass
-
-
-def lib_state(job: Job) -> str:
-    return job.progress.state
 
 
 def _free_job(pointer: Any, handle: _Handle) -> None:

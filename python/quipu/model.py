@@ -14,7 +14,9 @@ from .tokenizer import Tokenizer
 
 Path = Union[str, "os.PathLike[str]"]
 PRECISIONS = {"fast": lib.QP_PRECISION_FAST, "exact": lib.QP_PRECISION_EXACT}
-CACHE_TYPES = {"default": lib.QP_CACHE_DEFAULT, "fp16": lib.QP_CACHE_FP16, "fp32": lib.QP_CACHE_FP32}
+CACHE_TYPES: Dict[str, int] = {
+    name[len("QP_CACHE_"):].lower(): value for value, name in ffi.typeof("qp_cache_type").elements.items()
+}
 LEVELS = ("error", "warn", "info", "debug")
 
 

@@ -54,7 +54,6 @@ class Settings:
 
 
 def from_struct(sampling: Any) -> Settings:
-    return Settings(**{
-        field.name: None if field.name == "seed" else getattr(sampling, field.name)
-        for field in dataclasses.fields(Settings)
-    })
+    names = [field.name for field in dataclasses.fields(Settings) if field.name != "seed"]
+    fields: Dict[str, Any] = {name: getattr(sampling, name) for name in names}
+    return Settings(**fields)

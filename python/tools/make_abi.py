@@ -16,7 +16,8 @@ def declarations(header, compiler):
     """The header without its includes (cffi knows those types), its macros expanded."""
     with open(header, encoding="utf-8") as file:
         source = re.sub(r"^\s*#\s*include.*$", "", file.read(), flags=re.M)
-    ran = subprocess.run([compiler, "-E", "-P", "-xc", "-"], input=source, stdout=subprocess.PIPE, text=True, check=True)
+    command = [compiler, "-E", "-P", "-xc", "-"]
+    ran = subprocess.run(command, input=source, stdout=subprocess.PIPE, text=True, check=True)
     return ran.stdout
 
 
