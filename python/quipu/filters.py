@@ -138,7 +138,14 @@ def choice(options: Sequence[str]) -> Constraint:
 def prefix(options: Union[str, Sequence[str]]) -> Constraint:
     """Begins with one of the texts and goes on freely."""
     given = [options] if isinstance(options, str) else list(options)
-    return Constraint("prefix", json.dumps(given, ensure_ascii=False))
+    if len(given) == 1:
+        return Constraint("prefix", given[0])
+    return regex("(?:" + "|".join(map(quote, given)) + ")[\\s\\S]*")
+
+
+def quote(text: str) -> str:
+    """A pattern for exactly this text."""
+    return "".join(c if c.isalnum() or ord(c) > 127 else f"\\x{ord(c):02x}" for c in text)
 
 
 class Filter(abc.ABC):

@@ -172,11 +172,11 @@ def _connect(options: Any, log: Optional[Callable[[str, str], None]],
         def line(user: Any, level: int, text: Any) -> None:
             log(LEVELS[level], ffi.string(text).decode("utf-8", "replace"))
 
-        options.log.line = ffi.callback("void(void *, qp_log_level, const char *)", line)
-        lasting.append(options.log.line)
+        lasting.append(ffi.callback("void(void *, qp_log_level, const char *)", line))
+        options.log.line = lasting[-1]
     if progress:
-        options.progress = ffi.callback("void(void *, double, double)", lambda user, done, total: progress(done, total))
-        lasting.append(options.progress)
+        lasting.append(ffi.callback("void(void *, double, double)", lambda user, done, total: progress(done, total)))
+        options.progress = lasting[-1]
     return lasting
 
 

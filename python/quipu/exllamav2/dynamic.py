@@ -14,6 +14,7 @@ from .job import ExLlamaV2DynamicJob
 from .lora import adapter_uses
 from .sampler import ExLlamaV2Sampler
 
+MOST_CHUNK = 512  # the engine's longest chunk of a prompt
 BLINK = 0.1  # seconds that iterate() takes no notice of Ctrl-C
 
 
@@ -49,7 +50,7 @@ class ExLlamaV2DynamicGenerator:
         self.max_seq_len = max_seq_len or cache.max_seq_len
         self.max_batch_size = 1 if not paged else max_batch_size or model.config.max_input_len // max_q_size
         self.max_chunk_size = max_chunk_size or model.config.max_input_len
-        self.quipu = cache.generator(max_jobs=self.max_batch_size, chunk_tokens=self.max_chunk_size)
+        self.quipu = cache.generator(max_jobs=self.max_batch_size, chunk_tokens=min(MOST_CHUNK, self.max_chunk_size))
         self.loras: List[Any] = []
         self.jobs: Dict[Any, ExLlamaV2DynamicJob] = {}  # by quipu job, in the order of submission
         self._watch = Watch()

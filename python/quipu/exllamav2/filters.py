@@ -9,7 +9,7 @@ import dataclasses
 import json
 from typing import Any, Collection, List, Optional, Sequence, Tuple, Union
 
-from ..filters import AnyFilter, Constraint, Filter, choice, prefix, regex
+from ..filters import AnyFilter, Constraint, Filter, choice, prefix, quote, regex
 from .arrays import floats_array, ids_array, to_numpy
 
 
@@ -88,8 +88,7 @@ def _any_case(text: str) -> str:
     """A pattern for the text whatever its case."""
     parts = []
     for character in text:
-        forms = sorted({character.lower(), character.upper()})
-        quoted = [form if form.isalnum() else "".join(f"\\{c}" if ord(c) < 128 else c for c in form) for form in forms]
+        quoted = [quote(form) for form in sorted({character.lower(), character.upper()})]
         parts.append(quoted[0] if len(quoted) == 1 else "(?:" + "|".join(quoted) + ")")
     return "(?:" + "".join(parts) + ")"
 
