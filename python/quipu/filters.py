@@ -103,6 +103,9 @@ _PLAIN_OPTIONS = ("lenient", "any_order", "repeat_extra_keys", "unicode_escapes"
                   "exponent_digits")
 
 
+_schemas: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+
+
 def json_schema(schema: Union[str, bool, Mapping[str, Any], type], **options: Any) -> Constraint:
     """JSON of this schema: its text, a dictionary, or a pydantic model (`Model.model_json_schema()` is asked)."""
     if isinstance(schema, str):
@@ -111,7 +114,9 @@ def json_schema(schema: Union[str, bool, Mapping[str, Any], type], **options: An
     if isinstance(schema, type):
         if describe is None:
             raise TypeError(f"{schema.__name__} is no pydantic model: it has no model_json_schema()")
-        schema = describe()
+        if schema not in _schemas:  # asking a model takes longer than all the rest
+            _schemas[schema] = json.dumps(describe(), ensure_ascii=False)
+        return Constraint("json_schema", _schemas[schema], **options)
     return Constraint("json_schema", json.dumps(schema, ensure_ascii=False), **options)
 
 

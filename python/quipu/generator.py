@@ -8,6 +8,7 @@ import asyncio
 import dataclasses
 import os
 import threading
+import time
 import weakref
 from typing import Any, AsyncIterator, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -19,6 +20,9 @@ from .model import CACHE_TYPES, Adapter, Model, Path, choose
 from .settings import Settings
 
 Prompt = Union[str, Sequence[int]]
+POOLINGS: Dict[str, int] = {
+    name[len("QP_POOL_"):].lower(): value for value, name in ffi.typeof("qp_pooling").elements.items()
+}
 LARGE_PROMPT = 8192  # characters from which a prompt is tokenised beside the event loop
 
 
@@ -146,7 +150,7 @@ class Generator:
         return not constraints or all(each.is_compiled(self.model.tokenizer) for each in constraints)
 
     def _new_job(self, pointer: Any, making: _Making) -> Job:
-        job = Job(pointer, self._handle, self.model.info.vocabulary, making.bridges)
+        job = Job(pointer, self._handle, self.model.info.vocabulary, making.bridges, making.started_at)
         job.identifier = making.identifier
         return job
 
@@ -159,6 +163,23 @@ class Generator:
         """Whole answers to independent prompts, computed together; blocks."""
         jobs = [self.job(prompt, settings, **options) for prompt in prompts]
         return [job.wait() for job in jobs]
+
+    def embed(self, prompts: Sequence[Prompt], pooling: str = "mean", **options: Any) -> Any:
+        """Texts as vectors of length 1, the rows of a numpy array, computed together; blocks."""
+        import numpy
+
+        jobs = [self.job(prompt, pooling=pooling, **options) for prompt in prompts]
+        for job in jobs:
+            job.wait()
+        return numpy.stack([job.embedding for job in jobs])
+
+    async def aembed(self, prompts: Sequence[Prompt], pooling: str = "mean", **options: Any) -> Any:
+        import numpy
+
+        jobs = [await self.submit(prompt, pooling=pooling, **options) for prompt in prompts]
+        for job in jobs:
+            await job
+        return numpy.stack([job.embedding for job in jobs])
 
     async def agenerate(self, prompt: Prompt, settings: Optional[Settings] = None, **options: Any) -> Result:
         return await (await self.submit(prompt, settings, **options))
@@ -250,6 +271,7 @@ class _Making:
     """A qp_job_options and all that it points to, until the job is made."""
 
     def __init__(self, generator: Generator, prompt: Prompt, settings: Optional[Settings], options: Dict[str, Any]):
+        self.started_at = time.monotonic()
         self.keep: List[Any] = []
         self.gone = False
         self.bridges: List[_Bridge] = []
@@ -303,6 +325,8 @@ def job_options(
     max_total_s: float = 0.0,
     max_unread: int = 0,
     loop_repeats: int = 0,
+    pooling: Optional[str] = None,
+    no_reuse: bool = False,
     dry_breaker_ids: Optional[Collection[int]] = None,
     xtc_keep_ids: Optional[Collection[int]] = None,
     identifier: Any = None,
@@ -332,6 +356,8 @@ def job_options(
         "max_total_s": max_total_s,
         "max_unread": max_unread,
         "loop_repeats": loop_repeats,
+        "pooling": choose(POOLINGS, pooling or "none", "pooling"),
+        "no_reuse": no_reuse,
     }
     if isinstance(prompt, str):
         raw = prompt.encode("utf-8", "surrogatepass")

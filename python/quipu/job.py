@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Generator, Iterator, List, Optional
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .filters import _Bridge
     from .generator import _Handle
 
+_attaching = threading.Lock()
 BLINK = 0.1  # seconds that a blocking read takes no notice of Ctrl-C
 STATES = ("waiting", "prompt", "running", "ended")
 
@@ -86,11 +88,12 @@ class Job:
     __slots__ = (
         "__weakref__", "_bridges", "_consume_max", "_consume_sum", "_consumed_at", "_delivered", "_delivered_at",
         "_end", "_end_given", "_end_waiters", "_err", "_events", "_failure", "_first_at", "_gap_max", "_gap_sum",
-        "_generated_at", "_handle", "_has_news", "_last_n", "_loop", "_noticed_at", "_ptr", "_raw", "_submitted_at",
-        "_vocabulary", "_waiter", "identifier",
+        "_generated_at", "_handle", "_has_news", "_is_cancelled", "_last_n", "_loop", "_noticed_at", "_ptr", "_raw",
+        "_submitted_at", "_vocabulary", "_waiter", "identifier",
     )
 
-    def __init__(self, pointer: Any, handle: _Handle, vocabulary: int, bridges: List[_Bridge]) -> None:
+    def __init__(self, pointer: Any, handle: _Handle, vocabulary: int, bridges: List[_Bridge],
+                 submitted_at: float) -> None:
         self._ptr = pointer
         self._handle = handle  # of the generator
         self._vocabulary = vocabulary
@@ -101,9 +104,9 @@ class Job:
         self._end_waiters: Optional[List[asyncio.Future[None]]] = None
         self._has_news = True
         self._end: Optional[EndEvent] = None
-        self._end_given = False
+        self._end_given = self._is_cancelled = False
         self._failure: Optional[BaseException] = None
-        self._submitted_at = time.monotonic()
+        self._submitted_at = submitted_at
         self._first_at = self._generated_at = self._noticed_at = 0.0
         self._delivered_at = self._consumed_at = 0.0
         self._delivered = self._events = self._last_n = 0
@@ -211,14 +214,13 @@ class Job:
 
     # ---- reading on an event loop ----
 
-    def _attach(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            hub_of(loop).attach(self)
-            self._loop = loop
-        elif self._loop is not loop:
-            raise RuntimeError("the job is read on another event loop")
-        return loop
+    def _attach(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether the job is read on this loop: from now on, if it was on none."""
+        with _attaching:
+            if self._loop is None:
+                hub_of(loop).attach(self)
+                self._loop = loop
+            return self._loop is loop
 
     def _on_news(self, now: float) -> None:
         """By the hub."""
@@ -229,7 +231,11 @@ class Job:
             waiter.set_result(None)
 
     async def _next_async(self) -> Event:
-        loop = self._loop or self._attach()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop and self._end is None and not self._attach(loop):
+            if not self._is_cancelled:
+                raise RuntimeError("the job is read on another event loop")
+            await self._until_ended()
         if self._waiter is not None:
             raise RuntimeError("the job is being read already: it has one reader at a time")
         while not self._end_given:
@@ -253,8 +259,6 @@ class Job:
     async def next_async(self, timeout: Optional[float] = None) -> Optional[Event]:
         """Waits for the next event on the loop; None when `timeout` seconds have passed or the job has ended. Unlike
         `async for`, not to call it again cancels nothing."""
-        if asyncio.get_running_loop() is not self._loop:
-            self._attach()
         loop = asyncio.get_running_loop()
         timer = None if timeout is None else loop.call_later(timeout, self._time_out)
         try:
@@ -292,30 +296,38 @@ class Job:
 
     def cancel(self) -> Awaitable[None]:
         """Any thread, any number of times. Awaiting the result waits until the job is gone from the engine."""
+        self._is_cancelled = True
         lib.qp_job_cancel(self._ptr)
         return _Ended(self)
 
     async def _until_ended(self) -> None:
         if self._end is not None:
             return
-        if self._loop is None:
-            self._attach()
-        elif self._loop is not asyncio.get_running_loop():  # its reader is elsewhere
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._until_ended(), self._loop))
-            return
-        if self._waiter is not None:  # its reader reads the end
-            future = self._loop.create_future()  # type: ignore[union-attr]
-            self._end_waiters = [*(self._end_waiters or []), future]
-            await future
+        loop = asyncio.get_running_loop()
+        if not self._attach(loop):
+            elsewhere = self._loop
+            assert elsewhere is not None
+            if elsewhere.is_closed():  # nobody reads any more
+                await loop.run_in_executor(None, self._drain)
+            else:
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._until_ended(), elsewhere))
             return
         while self._end is None:
-            if self._take(0.0) is None:
+            future = loop.create_future()
+            if self._waiter is not None:  # its reader reads the end
+                self._end_waiters = [*(self._end_waiters or []), future]
+                await future
+            elif self._take(0.0) is None:
                 self._has_news = False
-                self._waiter = self._loop.create_future()  # type: ignore[union-attr]
+                self._waiter = future
                 try:
-                    await self._waiter
+                    await future
                 finally:
                     self._waiter = None
+
+    def _drain(self) -> None:
+        while self._end is None:
+            self._take(BLINK)
 
     def _tell_ended(self) -> None:
         waiters, self._end_waiters = self._end_waiters, None
@@ -383,6 +395,17 @@ class Job:
         count = ffi.new("size_t *")
         tokens = lib.qp_job_peek_scores(self._ptr, count)
         return [token_from(tokens[i], self._vocabulary) for i in range(count[0])]
+
+    @property
+    def embedding(self) -> Any:
+        """With `pooling`, when the job has ended: the prompt as a vector of length 1, a numpy array."""
+        import numpy
+
+        count = ffi.new("size_t *")
+        vector = lib.qp_job_peek_embedding(self._ptr, count)
+        if not vector:
+            raise ValueError("there is no vector: the job was made without pooling, or has not ended")
+        return numpy.frombuffer(ffi.buffer(vector, count[0] * 4), dtype=numpy.float32).copy()
 
     def __repr__(self) -> str:
         return f"<Job {self.progress.state}, {self._delivered} tokens read>"

@@ -1,10 +1,9 @@
-"""Models and generators for the tests: `tiny` answers nonsense at thousands of tokens a second, `demo` tells stories."""
+"""Models and generators for the tests: `tiny` answers nonsense, very fast; `demo` tells stories."""
 import os
 import pathlib
 import time
 
 import pytest
-
 import quipu
 
 ROOT = pathlib.Path(os.environ.get("QUIPU_SOURCE") or pathlib.Path(__file__).parents[2])

@@ -8,7 +8,6 @@ from typing import List
 
 import pydantic
 import pytest
-
 import quipu
 
 

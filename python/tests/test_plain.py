@@ -4,7 +4,6 @@ import json
 
 import numpy
 import pytest
-
 import quipu
 from conftest import DEMO, TINY, wait_until
 
@@ -112,7 +111,7 @@ def test_one_answer_read_in_every_way(demo):
     events = list(job)
     assert [event.kind for event in events[:-1]] == ["text"] * (len(events) - 1) and events[-1].kind == "end"
     assert "".join(event.text for event in events) == whole.text
-    assert sum((event.ids for event in events), []) == whole.ids
+    assert [id for event in events for id in event.ids] == whole.ids
     assert job.ended and job.next() is None and list(job) == [] and job.identifier == "mine"
     assert job.prompt_ids == demo.model.tokenizer.encode("Once upon a time")
     assert "12" in repr(events[-1])
@@ -204,6 +203,22 @@ def test_prefixes_go_to_files(demo, demo_model, tmp_path):
     with quipu.Generator(demo_model) as other:
         assert other.load_prefix(tmp_path / "prefix") == 512
         assert other.generate(ids, GREEDY, max_new_tokens=1).stats.cached_tokens >= 512
+
+
+def test_embeddings(demo):
+    texts = ["The king had a daughter.", "The king had a son.", "Seven times three is twenty-one.", "x"]
+    vectors = demo.embed(texts)
+    assert vectors.shape == (4, 256) and vectors.dtype == numpy.float32
+    assert numpy.allclose(numpy.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2]
+    assert not numpy.allclose(demo.embed(texts[:1], "last")[0], vectors[0], atol=1e-3)
+    import asyncio
+
+    assert numpy.allclose(asyncio.run(demo.aembed(texts)), vectors, atol=1e-3)
+    with pytest.raises(ValueError, match="pooling"):
+        _ = demo.job("x", max_new_tokens=1).embedding
+    with pytest.raises(ValueError, match="allowed are"):
+        demo.embed(["x"], "max")
 
 
 def test_sequence(demo_model, demo):

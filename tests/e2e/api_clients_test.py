@@ -15,6 +15,7 @@ import sys
 import unittest
 
 from server_kit import API, Server, run
+from venv_kit import build_folder, python_with
 
 PROGRAM = ""
 PACKAGES = ["openai", "anthropic", "langchain-openai"]
@@ -22,8 +23,7 @@ SECONDS = 240
 
 
 def folder():
-    given = os.environ.get("QUIPU_CLIENTS")
-    return given or os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1]))), "clients")
+    return os.environ.get("QUIPU_CLIENTS") or os.path.join(build_folder(PROGRAM), "clients")
 
 
 def install(command, done, cwd=None):
@@ -40,12 +40,7 @@ def install(command, done, cwd=None):
 
 
 def python_clients():
-    where = os.path.join(folder(), "venv")
-    pattern = os.path.join(where, "lib", "python3*", "site-packages")
-    if not install([sys.executable, "-m", "venv", where], os.path.join(where, "bin", "python3")):
-        return None
-    pip = [os.path.join(where, "bin", "python3"), "-m", "pip", "install", "-q", *PACKAGES]
-    return where if install(pip, os.path.join(pattern, "langchain_openai")) else None
+    return python_with(folder(), PACKAGES)
 
 
 def node_clients():
@@ -79,10 +74,10 @@ class Clients(unittest.TestCase):
         return result.stdout
 
     def python(self, text):
-        where = python_clients()
-        if not where:
+        python = python_clients()
+        if not python:
             self.skipTest("the Python clients cannot be installed")
-        return self.script([os.path.join(where, "bin", "python3"), "-"], text)
+        return self.script([python, "-"], text)
 
     def test_T70_openai_python(self):
         out = self.python(OPENAI)

@@ -19,13 +19,13 @@ from .cache import (
 from .config import CompatWarning, ExLlamaV2Config
 from .dynamic import ExLlamaV2DynamicGenerator
 from .dynamic_async import ExLlamaV2DynamicGeneratorAsync, ExLlamaV2DynamicJobAsync
-from .filters import ExLlamaV2Filter, ExLlamaV2PrefixFilter, ExLlamaV2SelectFilter
-from .job import ExLlamaV2DynamicJob
+from .dynamic_job import ExLlamaV2DynamicJob
+from .exl_filters import ExLlamaV2Filter, ExLlamaV2PrefixFilter, ExLlamaV2SelectFilter
+from .exl_model import ExLlamaV2
+from .exl_tokenizer import ExLlamaV2Tokenizer
 from .lora import ExLlamaV2Lora
-from .model import ExLlamaV2
 from .sampler import ExLlamaV2Sampler
 from .streaming import ExLlamaV2StreamingGenerator
-from .tokenizer import ExLlamaV2Tokenizer
 
 __all__ = [
     "CompatWarning", "ExLlamaV2", "ExLlamaV2BaseGenerator", "ExLlamaV2Cache", "ExLlamaV2CacheBase",

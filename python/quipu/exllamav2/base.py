@@ -6,7 +6,7 @@ from typing import Any, List, Optional, Sequence
 
 from .config import refuse
 from .dynamic import ExLlamaV2DynamicGenerator
-from .job import ExLlamaV2DynamicJob
+from .dynamic_job import ExLlamaV2DynamicJob
 from .lora import adapter_uses
 
 

@@ -11,7 +11,7 @@ from ..generator import Generator
 from ..model import CACHE_TYPES
 from ..sequence import Sequence
 from .config import refuse, tell
-from .model import ExLlamaV2
+from .exl_model import ExLlamaV2
 
 PAGE = 256
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from ..hub import Watch
 from .config import refuse, tell
-from .job import ExLlamaV2DynamicJob
+from .dynamic_job import ExLlamaV2DynamicJob
 from .lora import adapter_uses
 from .sampler import ExLlamaV2Sampler
 

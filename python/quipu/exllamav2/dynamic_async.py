@@ -10,7 +10,7 @@ import weakref
 from typing import Any, AsyncIterator, Dict, List, Optional
 
 from .dynamic import ExLlamaV2DynamicGenerator
-from .job import ExLlamaV2DynamicJob
+from .dynamic_job import ExLlamaV2DynamicJob
 
 
 class ExLlamaV2DynamicGeneratorAsync:

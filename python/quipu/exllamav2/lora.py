@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, List, Tuple
 
 from ..model import Adapter
-from .model import ExLlamaV2
+from .exl_model import ExLlamaV2
 
 
 class ExLlamaV2Lora:

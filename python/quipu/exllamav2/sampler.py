@@ -9,7 +9,7 @@ from typing import Any, Collection, Dict, List, Optional, Union
 from ..settings import Settings as QuipuSettings
 from .arrays import floats_array, to_numpy
 from .config import refuse
-from .tokenizer import ExLlamaV2Tokenizer
+from .exl_tokenizer import ExLlamaV2Tokenizer
 
 
 @dataclasses.dataclass

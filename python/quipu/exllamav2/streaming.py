@@ -12,7 +12,7 @@ from ..job import Job
 from .arrays import floats_array, ids_array
 from .base import ExLlamaV2BaseGenerator
 from .config import refuse
-from .job import ExLlamaV2DynamicJob
+from .dynamic_job import ExLlamaV2DynamicJob
 from .lora import adapter_uses
 
 

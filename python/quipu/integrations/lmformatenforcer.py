@@ -11,7 +11,7 @@ import lmformatenforcer
 from lmformatenforcer import TokenEnforcer, TokenEnforcerTokenizerData
 
 from ..exllamav2.arrays import to_row
-from ..exllamav2.filters import ExLlamaV2Filter
+from ..exllamav2.exl_filters import ExLlamaV2Filter
 from ..tokenizer import Tokenizer
 
 

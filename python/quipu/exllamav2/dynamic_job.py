@@ -8,7 +8,7 @@ from ..events import EndEvent, Event, PromptEvent, TextEvent, Token
 from ..job import Job
 from .arrays import floats_array, ids_array, to_rows
 from .config import refuse, tell
-from .filters import as_filters
+from .exl_filters import as_filters
 from .sampler import ExLlamaV2Sampler
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """exllamav2.generator's names, for imports of that form."""
 from __future__ import annotations
 
-from . import (
+from .. import (
                ExLlamaV2BaseGenerator,
                ExLlamaV2DynamicGenerator,
                ExLlamaV2DynamicGeneratorAsync,
