@@ -15,8 +15,8 @@ from venv_kit import build_folder, python_with
 
 PROGRAM = ""
 SECONDS = 500
-PACKAGES = ["cffi", "scikit-build-core", "pytest", "numpy", "pydantic", "fastapi", "uvicorn", "lm-format-enforcer", "mypy",
-            "ruff"]
+PACKAGES = ["cffi", "scikit-build-core", "pytest", "numpy", "pydantic", "fastapi", "uvicorn", "lm-format-enforcer",
+            "mypy", "ruff"]
 
 
 def build():
