@@ -63,10 +63,21 @@ static void add_json_character(strbuf *b, const char *s, int length) {
         strbuf_add(b, s, (size_t)length);
 }
 
+/* Most of a text stands for itself. */
+static size_t plain_run(const char *s, size_t bytes) {
+    size_t n = 0;
+    while (n < bytes && s[n] >= ' ' && s[n] < 0x7F && s[n] != '"' && s[n] != '\\') n++;
+    return n;
+}
+
 void strbuf_json(strbuf *b, const char *text, size_t bytes) {
     strbuf_char(b, '"');
     for (size_t i = 0; i < bytes;) {
         uint32_t code_point;
+        const size_t plain = plain_run(text + i, bytes - i);
+        strbuf_add(b, text + i, plain);
+        i += plain;
+        if (i == bytes) break;
         const int length = utf8_decode(text + i, bytes - i, &code_point);
         if (length)
             add_json_character(b, text + i, length);

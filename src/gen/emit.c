@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { MOST_TAKEN_BACK = 10000, GIVE_WAY = 4 /* tokens told before their readers are let run */ };
+enum { MOST_TAKEN_BACK = 10000, ROUND = 32 /* tokens that are told together */ };
 
 /* ---- showing ---- */
 
@@ -283,10 +283,14 @@ static void end_embedded(engine *e) {
     }
 }
 
+/* Readers are told in rounds: whoever reads many jobs then wakes once for a round and not for each token, and hears of
+ * the first no later than the engine could have made it run. */
 void engine_emit(engine *e) {
     end_embedded(e);
-    for (int i = 0; i < e->step.n_picks; i++) {
+    for (int i = 0, told = 0; i < e->step.n_picks; i++) {
         take(e, &e->step.picks[i]);
-        if (i % GIVE_WAY == GIVE_WAY - 1 || i + 1 == e->step.n_picks) bell_give_way();
+        if (i + 1 - told < ROUND && i + 1 < e->step.n_picks) continue;
+        for (; told <= i; told++) mailbox_tell(&e->step.picks[told].job->mailbox);
+        bell_give_way();
     }
 }

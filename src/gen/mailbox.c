@@ -63,6 +63,7 @@ static void put_item(output *o, const mailbox_setup *s, const mailbox_item *item
 }
 
 static void tell(mailbox *m) {
+    m->is_untold = false;
     bell_ring(&m->bell);
     watch *w = atomic_load(&m->watch);
     if (w) watch_tell(w, &m->seat);
@@ -80,8 +81,12 @@ qp_status mailbox_add(mailbox *m, span text, const mailbox_item *items, size_t n
     const bool failed = !is_ok || o->text.failed;
     bell_unlock(&m->bell);
     if (failed) return err_no_memory(err, text.bytes, "generated text that waits for its reader");
-    tell(m);
+    m->is_untold = true;
     return QP_OK;
+}
+
+void mailbox_tell(mailbox *m) {
+    if (m->is_untold) tell(m);
 }
 
 void mailbox_prompt(mailbox *m, size_t done, size_t of) {

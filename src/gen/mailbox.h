@@ -45,7 +45,8 @@ typedef struct mailbox {
     watch_seat seat;
     output boxes[2]; /* one is being filled, the other belongs to the reader */
     int filling;
-    bool has_prompt_news, has_ended, has_told_end;
+    bool has_prompt_news, has_ended;
+    bool is_untold; /* something was added since the reader was told; the engine's thread alone */
     size_t prompt_done, prompt_tokens;
     job_end end;
 } mailbox;
@@ -65,6 +66,8 @@ void mailbox_close(mailbox *m);
 /* By the engine. Several may be appended before mailbox_tell wakes the reader. After QP_NO_MEMORY only mailbox_end may
  * follow. */
 qp_status mailbox_add(mailbox *m, span text, const mailbox_item *items, size_t n, double sampled_at, qp_error *err);
+/* Wakes the reader if something was added. */
+void mailbox_tell(mailbox *m);
 void mailbox_prompt(mailbox *m, size_t done, size_t of);
 /* The last that the reader will get; takes over what `end` owns. Only the first call counts; false for the others. */
 bool mailbox_end(mailbox *m, const job_end *end);

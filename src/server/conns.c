@@ -21,8 +21,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double TICK = 0.2;         /* seconds */
-static const double STALL_PERIOD = 0.5; /* between two looks at what a client has not taken: a system call each */
+static const double TICK = 0.2;        /* seconds */
+static const double LOOK_PERIOD = 0.5; /* between two looks at an answer under way, at most: a system call each */
 
 typedef enum conn_state { CONN_FREE, CONN_IDLE, CONN_HEADER, CONN_BODY, CONN_BUSY } conn_state;
 
@@ -33,7 +33,7 @@ struct conn {
     bool is_ending;      /* shut down: the library has yet to notice */
     bool has_left;       /* the client has closed its side */
     double since;        /* the state, or the last byte of the body */
-    double next_look;    /* at what is unsent */
+    double next_look;    /* at its answer */
     int unsent;          /* bytes that the client's side has not taken, at the last look ... */
     double unsent_since; /* ... and since when it has been exactly so many */
     exchange *exchange;  /* of the current request; borrowed: http.c holds it until conns_end */
@@ -47,7 +47,7 @@ struct conns {
     conn **table;
     uint32_t capacity, n_free;
     uint32_t *free_places;
-    double header_timeout, body_timeout, idle_timeout, stall_timeout, ping_interval;
+    double header_timeout, body_timeout, idle_timeout, stall_timeout, ping_interval, look_period;
     bool ignores_half_close;
     size_t most;
     conns_counts counts;
@@ -269,8 +269,6 @@ static void see_event(conns *all, const struct epoll_event *e) {
 /* Is the client's side taking nothing of what is under way to it? */
 static bool is_stalled(const conns *all, conn *c, double now) {
     int unsent = 0;
-    if (now < c->next_look) return false;
-    c->next_look = now + STALL_PERIOD;
     if (ioctl(c->descriptor, SIOCOUTQ, &unsent) || !unsent || unsent != c->unsent) {
         c->unsent = unsent;
         c->unsent_since = now;
@@ -287,7 +285,9 @@ static exchange *look_at(conns *all, conn *c, double now) {
         all->counts.timeouts++;
         refuse_connection(c, 408);
     }
-    if (c->state != CONN_BUSY || !c->exchange) return NULL;
+    if (c->state != CONN_BUSY || !c->exchange || now < c->next_look) return NULL;
+    c->next_look = now + all->look_period;
+    exchange_flush(c->exchange);
     if (all->ping_interval > 0 && exchange_ping(c->exchange, now, all->ping_interval)) all->counts.pings++;
     if (!is_stalled(all, c, now)) return NULL;
     all->counts.stalls++;
@@ -370,6 +370,8 @@ qp_status conns_new(conns **out, const config *c, void (*tick)(void *user, doubl
     all->idle_timeout = c->keep_alive_timeout;
     all->stall_timeout = c->write_stall_timeout;
     all->ping_interval = c->sse_ping_interval;
+    const bool is_hasty = all->ping_interval > 0 && all->ping_interval < 2 * LOOK_PERIOD;
+    all->look_period = is_hasty ? all->ping_interval / 2 : LOOK_PERIOD;
     all->ignores_half_close = !strcmp(c->half_close, "ignore");
     all->most = (size_t)c->max_connections;
     all->tick = tick;

@@ -1,8 +1,8 @@
 /* exchange.c — the state of one request between network, handler and pump: http.h without the network.
  *
- * Called by everybody who answers requests; calls sse.c. The tricky thing is the listener: its callbacks run without
- * the lock (they take the pump's), so http_listen waits until a running one is over before the owner may free what it
- * points to. */
+ * Called by everybody who answers requests; calls sse.c and direct.c. The tricky thing is the listener: its callbacks
+ * run without the lock (they take the pump's), so http_listen waits until a running one is over before the owner may
+ * free what it points to. */
 #include "exchange.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -23,6 +23,7 @@ exchange *exchange_new(struct server *s) {
     x->public.server = s;
     x->public.arrived = clock_now();
     snprintf(x->public.key_mark, sizeof x->public.key_mark, "-");
+    x->direct.descriptor = -1;
     atomic_store(&x->users, 1);
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->call_over, NULL);
@@ -36,6 +37,7 @@ static void exchange_free(exchange *x) {
         mem_free(x->headers[i].value);
     }
     sse_free(&x->queue);
+    strbuf_free(&x->direct.rest);
     strbuf_free(&x->body);
     mem_free(x->path);
     mem_free(x->answer);
@@ -57,7 +59,8 @@ void http_drop(http_request *r) {
 static void wake_network(exchange *x) {
     x->is_wake_due = x->is_handling;
     if (x->is_handling || !x->is_suspended || x->is_completed) return;
-    x->is_suspended = false;
+    if (x->direct.rest.bytes && !x->is_closed && !x->is_broken) return; /* exchange_flush does it */
+    x->is_suspended = x->is_in_stream = false;
     x->wake(x->connection);
 }
 
@@ -112,15 +115,24 @@ void http_stream_begin(http_request *r, const char *ping) {
     pthread_mutex_unlock(&x->lock);
 }
 
+/* With the lock: straight to the client, or into the queue. */
+static void send_event(exchange *x, const char *event, size_t bytes) {
+    const bool was_empty = !x->queue.first;
+    if (was_empty) x->last_sent = clock_now(); /* a stall counts from when something waits */
+    if (was_empty && x->is_in_stream && direct_put(&x->direct, event, bytes)) {
+        x->n_sent += bytes;
+        if (!x->direct.rest.failed) return;
+        x->is_broken = true;
+    } else {
+        x->is_broken = !sse_push(&x->queue, event, bytes);
+    }
+    wake_network(x);
+}
+
 void http_stream_send(http_request *r, const char *event, size_t bytes) {
     exchange *x = exchange_of(r);
     pthread_mutex_lock(&x->lock);
-    if (x->state == EXCHANGE_STREAMING && !x->is_closed && !x->is_broken) {
-        const bool was_empty = !x->queue.first;
-        x->is_broken = !sse_push(&x->queue, event, bytes);
-        if (was_empty) x->last_sent = clock_now(); /* a stall counts from when something waits */
-        wake_network(x);
-    }
+    if (x->state == EXCHANGE_STREAMING && !x->is_closed && !x->is_broken) send_event(x, event, bytes);
     pthread_mutex_unlock(&x->lock);
 }
 
@@ -259,7 +271,7 @@ int64_t exchange_take(exchange *x, char *out, size_t capacity, void (*suspend)(v
     } else if (!taken && x->state == EXCHANGE_ENDED) {
         taken = -1;
     } else if (!taken) {
-        x->is_suspended = true;
+        x->is_suspended = x->is_in_stream = true;
         suspend(x->connection);
     }
     pthread_mutex_unlock(&x->lock);
@@ -294,11 +306,14 @@ void exchange_close(exchange *x) {
 void exchange_complete(exchange *x, bool is_closed) {
     pthread_mutex_lock(&x->lock);
     x->is_completed = true;
-    x->is_suspended = false;
+    x->is_suspended = x->is_in_stream = false;
     if (is_closed) {
         x->is_closed = true;
         if (x->cause == CAUSE_NONE) x->cause = CAUSE_DISCONNECT;
         tell_cancelled(x);
+    } else if (x->is_closed && x->cause == CAUSE_DISCONNECT) {
+        x->is_closed = false; /* the client has left with the whole answer, before the library told of its end */
+        x->cause = CAUSE_NONE;
     }
     pthread_mutex_unlock(&x->lock);
     http_drop(&x->public);
@@ -309,12 +324,18 @@ bool exchange_ping(exchange *x, double now, double interval) {
     const bool is_due = x->state == EXCHANGE_STREAMING && !x->is_closed && !x->is_broken && !x->queue.first &&
                         now - x->last_sent >= interval;
     if (is_due) {
-        x->is_broken = !sse_push(&x->queue, x->ping, strlen(x->ping));
+        send_event(x, x->ping, strlen(x->ping));
         x->last_sent = now;
-        wake_network(x);
     }
     pthread_mutex_unlock(&x->lock);
     return is_due;
+}
+
+void exchange_flush(exchange *x) {
+    pthread_mutex_lock(&x->lock);
+    const bool had_rest = x->is_in_stream && x->direct.rest.bytes;
+    if (had_rest && direct_flush(&x->direct) && (x->queue.first || x->state == EXCHANGE_ENDED)) wake_network(x);
+    pthread_mutex_unlock(&x->lock);
 }
 
 size_t exchange_waiting(exchange *x) {

@@ -3,10 +3,12 @@
  * Three parties share an exchange: the network thread (http.c), the watch over connections (conns.c) and whoever makes
  * the answer. One lock decides between them; it is held for moments only. The network thread sleeps on a connection by
  * suspending it under this lock when there is nothing to send, and `wake` is called under the same lock as soon as
- * there is: so a wake is never lost and never doubled. */
+ * there is: so a wake is never lost and never doubled. In the middle of a stream an event is written past the sleeping
+ * connection where that is possible (direct.h). */
 #ifndef SERVER_EXCHANGE_H
 #define SERVER_EXCHANGE_H
 
+#include "direct.h"
 #include "http.h"
 #include "sse.h"
 #include <pthread.h>
@@ -42,11 +44,13 @@ struct exchange {
     exchange_header headers[EXCHANGE_HEADERS];
     int n_headers;
     sse_queue queue;
+    direct direct;
     const char *ping;
     double last_sent; /* clock_now() of the last byte given to the network, or of the beginning */
     size_t n_sent;    /* bytes of the answer's body */
 
     bool is_suspended, is_completed; /* completed: the network thread has let go of it */
+    bool is_in_stream;               /* suspended between two events */
     bool is_handling;                /* its handler runs: the connection sleeps on, so that headers can be read */
     bool is_wake_due;                /* ... and is woken when it has returned */
     bool is_closed;                  /* the client has gone */
@@ -85,6 +89,8 @@ void exchange_close(exchange *x);
 void exchange_complete(exchange *x, bool is_closed);
 /* Sends a ping if nothing was sent for `interval` seconds; true if it did. */
 bool exchange_ping(exchange *x, double now, double interval);
+/* Tries to go on with an event that was cut. */
+void exchange_flush(exchange *x);
 /* Events that wait for the client. */
 size_t exchange_waiting(exchange *x);
 

@@ -108,6 +108,19 @@ static void test_close(void **state) {
     }
 }
 
+/* A client that is gone as soon as it has all: that is no disconnection. */
+static void test_quick_client(void **state) {
+    exchange *x = fresh();
+    http_request *r = http_hold(&x->public);
+    http_reply(r, 200, NULL, NULL, 0);
+    assert_int_equal(exchange_look(x, suspend), EXCHANGE_ANSWER);
+    exchange_close(x);
+    exchange_complete(x, false);
+    assert_false(http_is_closed(r));
+    assert_int_equal(http_cancel_cause(r), CAUSE_NONE);
+    http_drop(r);
+}
+
 /* A handler that runs may read headers: the connection sleeps until it has returned. */
 static void test_no_wake_under_a_handler(void **state) {
     exchange *x = fresh();
@@ -247,15 +260,11 @@ static void test_listener_race(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reply),
-        cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_pings),
-        cmocka_unit_test(test_close),
-        cmocka_unit_test(test_no_wake_under_a_handler),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_race),
-        cmocka_unit_test(test_listener_race),
+        cmocka_unit_test(test_reply),        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_pings),        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_quick_client), cmocka_unit_test(test_no_wake_under_a_handler),
+        cmocka_unit_test(test_bounds),       cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_race),         cmocka_unit_test(test_listener_race),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -274,6 +274,8 @@ static enum MHD_Result begin(transport *t, struct MHD_Connection *connection, ex
     r->method = read_method(method);
     if (!copy_path(x, url)) return MHD_NO;
     snprintf(r->peer, sizeof r->peer, "%s", c ? conns_peer(c) : "?");
+    x->direct.descriptor = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    x->direct.is_chunked = strcmp(version, "HTTP/1.0") != 0;
     choose_id(x);
     x->gone = log_request;
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, show_header, &g);

@@ -10,6 +10,15 @@ static void add_decimals(strbuf *b, const char *digits) {
     if (!strpbrk(digits, ".en")) strbuf_text(b, ".0");
 }
 
+void json_out_count(strbuf *b, uint64_t value) {
+    char digits[20];
+    size_t n = sizeof digits;
+    do {
+        digits[--n] = (char)('0' + value % 10);
+    } while (value /= 10);
+    strbuf_add(b, digits + n, sizeof digits - n);
+}
+
 void json_out_real(strbuf *b, double value) {
     char digits[40];
     if (!isfinite(value)) return strbuf_text(b, "null");

@@ -7,6 +7,8 @@
 
 /* The shortest decimals that read back as the same double; always with a point or an exponent. null: not finite. */
 void json_out_real(strbuf *b, double value);
+/* A whole number, without the cost of a format: it stands in every chunk. */
+void json_out_count(strbuf *b, uint64_t value);
 /* The same for a float; -infinity is -9999.0, as OpenAI writes it. */
 void json_out_logprob(strbuf *b, float value);
 /* null, or a string. */

@@ -4,16 +4,13 @@
  * end with an empty delta. Only the chunk with the usage has no choices, and only those who asked for it get it. */
 #include "oai_write.h"
 
-static void start_chunk(turn *t) {
-    turn_start_event(t, NULL);
-    strbuf_char(&t->event, '{');
-    oai_write_head(t, &t->event, "chat.completion.chunk");
-    strbuf_text(&t->event, ",\"choices\":[");
-}
+static void start_chunk(turn *t) { oai_start_chunk(t, "chat.completion.chunk"); }
 
 static void start_choice(turn *t, const turn_choice *c) {
     start_chunk(t);
-    strbuf_format(&t->event, "{\"index\":%d,\"delta\":{", c->index);
+    strbuf_text(&t->event, "{\"index\":");
+    json_out_count(&t->event, (uint64_t)c->index);
+    strbuf_text(&t->event, ",\"delta\":{");
 }
 
 /* `]`, the usage, and out. */

@@ -61,12 +61,7 @@ static void write_logprobs(const turn *t, const strbuf arrays[4], strbuf *out) {
     strbuf_char(out, '}');
 }
 
-static void start_chunk(turn *t) {
-    turn_start_event(t, NULL);
-    strbuf_char(&t->event, '{');
-    oai_write_head(t, &t->event, "text_completion");
-    strbuf_text(&t->event, ",\"choices\":[");
-}
+static void start_chunk(turn *t) { oai_start_chunk(t, "text_completion"); }
 
 static void send_chunk(turn *t) {
     strbuf_char(&t->event, ']');
@@ -88,7 +83,9 @@ static void part(turn *t, turn_choice *c, const turn_part *p) {
     if (!t->setup.is_stream) return write_arrays(t, c->arrays, p, offset);
     write_arrays(t, arrays, p, offset);
     start_chunk(t);
-    strbuf_format(&t->event, "{\"index\":%d,\"text\":", c->index);
+    strbuf_text(&t->event, "{\"index\":");
+    json_out_count(&t->event, (uint64_t)c->index);
+    strbuf_text(&t->event, ",\"text\":");
     strbuf_json(&t->event, p->text.at, p->text.bytes);
     strbuf_text(&t->event, ",\"logprobs\":");
     write_logprobs(t, arrays, &t->event);

@@ -91,3 +91,16 @@ void oai_write_head(const turn *t, strbuf *out, const char *object) {
     strbuf_text(out, ",\"system_fingerprint\":");
     json_out_text(out, t->fingerprint);
 }
+
+void oai_start_chunk(turn *t, const char *object) {
+    if (!t->chunk_head.bytes) {
+        turn_start_event(t, NULL);
+        strbuf_char(&t->event, '{');
+        oai_write_head(t, &t->event, object);
+        strbuf_text(&t->event, ",\"choices\":[");
+        strbuf_add(&t->chunk_head, t->event.at, t->event.bytes);
+        if (t->event.failed || t->chunk_head.failed) t->failed = true;
+    }
+    strbuf_clear(&t->event);
+    strbuf_add(&t->event, t->chunk_head.at, t->chunk_head.bytes);
+}

@@ -15,6 +15,8 @@ void oai_write_reasons(const turn *t, const turn_choice *c, strbuf *out);
 void oai_write_timings(const turn_choice *c, strbuf *out);
 /* ,"token_ids":[..] where they were asked for. */
 void oai_write_ids(const turn_choice *c, strbuf *out);
+/* t->event begins as every chunk of the answer does, up to and with `"choices":[`. */
+void oai_start_chunk(turn *t, const char *object);
 /* "id":..,"object":..,"created":..,"model":..,"system_fingerprint":.. without braces. */
 void oai_write_head(const turn *t, strbuf *out, const char *object);
 

@@ -298,7 +298,7 @@ static void read_inbox(pump *p) {
     pthread_mutex_lock(&p->lock);
     group *list = p->inbox;
     p->inbox = NULL;
-    wake_clear(p->wake);
+    if (list) wake_clear(p->wake);
     pthread_mutex_unlock(&p->lock);
     while (list) {
         group *g = list;

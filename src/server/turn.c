@@ -358,6 +358,7 @@ void turn_free(turn *t) {
     mem_free(t->choices);
     json_decref((json_t *)t->setup.request);
     strbuf_free(&t->event);
+    strbuf_free(&t->chunk_head);
     strbuf_free(&t->items);
     strbuf_free(&t->item_text);
     mem_free(t);

@@ -128,6 +128,7 @@ struct turn {
     int n_choices, n_ended;
     bool has_begun, failed; /* memory was short */
     strbuf event;           /* being written */
+    strbuf chunk_head;      /* what all chunks of the answer begin with, once it is known */
     /* of dialects with items: */
     int sequence, n_items, open_kind, n_parts;
     char item_id[48];
