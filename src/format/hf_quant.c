@@ -26,6 +26,7 @@ static const struct {
     {"fp8", HF_QUANT_FP8},
     {"fbgemm_fp8", HF_QUANT_FP8},
     {"compressed-tensors", HF_QUANT_COMPRESSED},
+    {"mxfp4", HF_QUANT_MXFP4},
 };
 
 static bool is_one_of(const char *text, const char *const *list) {
@@ -48,7 +49,7 @@ static qp_status read_method(hf_quant *out, const json_t *settings, const char *
     if (!name) return QP_OK;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (!strcasecmp(methods[i].name, name)) return out->method = methods[i].method, QP_OK;
-    return unsupported(where, "quant_method", name, "exl2, gptq, awq, auto-round, fp8, compressed-tensors", err);
+    return unsupported(where, "quant_method", name, "exl2, gptq, awq, auto-round, fp8, compressed-tensors, mxfp4", err);
 }
 
 /* AutoRound says "auto_round:auto_gptq", "auto_round:auto_awq". */
@@ -125,7 +126,7 @@ static qp_status read_compressed(const json_t *settings, const char *where, qp_e
 
 static qp_status read_settings(hf_quant *out, const json_t *settings, const char *where, qp_error *err) {
     ERR_TRY(read_method(out, settings, where, err));
-    if (out->method == HF_QUANT_EXL2) return QP_OK; /* its bits are an average; the tensors say all */
+    if (out->method == HF_QUANT_EXL2 || out->method == HF_QUANT_MXFP4) return QP_OK; /* the tensors say all */
     if (out->method == HF_QUANT_FP8) return read_block(out, settings, where, err);
     if (out->method == HF_QUANT_COMPRESSED) return read_compressed(settings, where, err);
     ERR_TRY(read_packing(out, settings, where, err));

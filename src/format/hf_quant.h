@@ -11,7 +11,8 @@
     X(GPTQ, "gptq")                                                                                                    \
     X(AWQ, "awq")                                                                                                      \
     X(FP8, "fp8")                                                                                                      \
-    X(COMPRESSED, "compressed-tensors")
+    X(COMPRESSED, "compressed-tensors")                                                                                \
+    X(MXFP4, "mxfp4")
 
 typedef enum hf_quant_method {
 #define X(id, name) HF_QUANT_##id,

@@ -2,8 +2,8 @@
  *
  * Called by what fetches weights out of a checkpoint, where a plain tensor is missing. What marks a format are names:
  * X.q_weight is EXL2, X.qweight GPTQ or AWQ, X.weight with a block format GGUF, with 8 bits and X.weight_scale FP8 or
- * compressed-tensors, X.weight_packed the latter. Types and shapes are compared here with
- * the sizes that the architecture needs; what the parts must hold inside is checked by quant_open. */
+ * compressed-tensors, X.weight_packed the latter, X_blocks MXFP4 of all experts. Types and shapes are compared here
+ * with the sizes that the architecture needs; what the parts must hold inside is checked by quant_open. */
 #include "quantised.h"
 #include <stdio.h>
 #include <string.h>
@@ -42,12 +42,37 @@ bool quantised_has(const checkpoint *c, const char *name) {
            (part_of(c, base, "q_weight") || part_of(c, base, "qweight") || part_of(c, base, "weight_packed"));
 }
 
+/* "X_blocks", "X_scales" of the matrices X that all experts have in one. */
+static const ckpt_tensor *woven_part(const checkpoint *c, const char *name, const char *ending) {
+    char full[CKPT_MAX_NAME];
+    if (snprintf(full, sizeof full, "%s_%s", name, ending) >= (int)sizeof full) return NULL;
+    return checkpoint_find(c, full);
+}
+
+bool quantised_has_experts(const checkpoint *c, const char *name) { return woven_part(c, name, "blocks") != NULL; }
+
+/* Whether `stored` is X_blocks or X_scales of experts' matrices; how long X is then. */
+static size_t woven_name(const char *stored) {
+    static const char *const ends[] = {"_blocks", "_scales"};
+    const size_t n = strlen(stored);
+    for (int i = 0; i < 2; i++) {
+        const size_t tail = strlen(ends[i]);
+        if (n > tail && !strcmp(stored + n - tail, ends[i]) && strstr(stored, ".experts.")) return n - tail;
+    }
+    return 0;
+}
+
 void quantised_plain_name(char *out, size_t capacity, const char *stored) {
     static const char *const parts[] = {"q_weight",         "q_scale",      "q_scale_max",   "q_groups",
                                         "q_invperm",        "q_perm",       "qweight",       "qzeros",
                                         "scales",           "g_idx",        "weight_packed", "weight_scale",
                                         "weight_scale_inv", "weight_shape", "input_scale"};
     const char *dot = strrchr(stored, '.');
+    const size_t woven = woven_name(stored);
+    if (woven) {
+        snprintf(out, capacity, "%.*s", (int)woven, stored);
+        return;
+    }
     for (size_t i = 0; dot && i < sizeof parts / sizeof *parts; i++)
         if (!strcmp(dot + 1, parts[i])) {
             snprintf(out, capacity, "%.*s.weight", (int)(dot - stored), stored);
@@ -230,6 +255,34 @@ static qp_status fetch_blocks(quant_matrix *m, const ckpt_tensor *t, qp_error *e
     m->parts[0] = t->data;
     m->part_bytes[0] = t->bytes;
     return QP_OK;
+}
+
+/* ---- MXFP4 of stacked experts ---- */
+
+static qp_status take_woven(quant_matrix *m, int index, const checkpoint *c, const char *name, const char *ending,
+                            const quantised_rows *which, const int64_t shape[4], int rank, qp_error *err) {
+    const ckpt_tensor *t = woven_part(c, name, ending);
+    if (!t) return err_set(err, QP_BAD_FORMAT, 0, "%s_%s: the checkpoint has no such tensor", name, ending);
+    if (t->type != DTYPE_U8 || t->rank != rank || memcmp(t->shape, shape, (size_t)rank * sizeof *shape))
+        return err_set(err, QP_BAD_FORMAT, 0,
+                       "%s: %s of rank %d, [%lld, %lld, %lld, ...], expected U8 of rank %d, [%lld, %lld, %lld, ...]",
+                       t->name, dtype_name(t->type), t->rank, (long long)t->shape[0], (long long)t->shape[1],
+                       (long long)t->shape[2], rank, (long long)shape[0], (long long)shape[1], (long long)shape[2]);
+    const size_t row = t->bytes / (size_t)(which->experts * which->stored);
+    m->parts[index] = t->data + (size_t)(which->expert * which->stored + which->first) * row;
+    m->part_bytes[index] = (size_t)m->n_out * row;
+    checkpoint_will_need(c, t);
+    return QP_OK;
+}
+
+qp_status quantised_fetch_expert(quant_matrix *out, const checkpoint *c, const char *name, const quantised_rows *which,
+                                 int64_t rows, int64_t cols, qp_error *err) {
+    const int64_t shape[] = {which->experts, which->stored, cols / 32, 16};
+    *out = (quant_matrix){
+        .type = quant_type_of(QUANT_MXFP4_ROWS), .n_out = rows, .n_in = cols, .row_step = (int)which->step};
+    ERR_TRY(take_woven(out, 0, c, name, "blocks", which, shape, 4, err));
+    ERR_TRY(take_woven(out, 1, c, name, "scales", which, shape, 3, err));
+    return quant_open(out, name, err);
 }
 
 /* ---- front ---- */

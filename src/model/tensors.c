@@ -81,6 +81,7 @@ typedef struct need {
     int64_t rows, cols;                    /* of the slot */
     bool is_vector, is_stacked, is_turned; /* stacked: all experts; turned: rows and columns exchanged */
     bool is_quantised;                     /* not one plain tensor: see quantised.h */
+    bool is_mx;                            /* MXFP4 of stacked experts */
     place place;
 } need;
 
@@ -144,8 +145,9 @@ static void settle_part(const tensor_source *t, const slot_row *row, int member,
     n->place = place_of(t->shape, row, n->rows, member);
 }
 
-/* Quantised matrices are read whole. */
+/* Quantised matrices are read whole, but for experts', which may be woven row by row. */
 static qp_status check_quantised(const slot_row *row, const need *n, qp_error *err) {
+    if (n->is_mx && n->place.run >= n->rows) return QP_OK;
     if (row->part == PART_ALL && !n->is_stacked && !n->is_turned) return QP_OK;
     return err_set(err, QP_UNSUPPORTED, 0, "%s: quantized weights that are stored within others are not supported",
                    n->name);
@@ -156,7 +158,8 @@ static qp_status find(const tensor_source *t, const slot_row *row, int layer, in
     settle_part(t, row, member, n);
     ERR_TRY(slot_tensor_name(plain, sizeof plain, row, layer, member, err));
     ERR_TRY(names_stored(n->name, sizeof n->name, t->how, plain, err));
-    n->is_quantised = !n->is_vector && quantised_has(t->files, n->name);
+    n->is_mx = !n->is_vector && n->is_stacked && quantised_has_experts(t->files, n->name);
+    n->is_quantised = n->is_mx || (!n->is_vector && quantised_has(t->files, n->name));
     if (n->is_quantised) return check_quantised(row, n, err);
     n->tensor = checkpoint_find(t->files, n->name);
     if (!n->tensor)
@@ -243,8 +246,14 @@ static qp_status keep_order(tensor_source *t, quant_matrix *m, qp_error *err) {
     return kept ? QP_OK : QP_NO_MEMORY;
 }
 
-static qp_status fetch_quantised(tensor_source *t, const need *n, quant_matrix *out, qp_error *err) {
-    ERR_TRY(quantised_fetch(out, t->files, &t->shape->quant, n->name, n->rows, n->cols, err));
+static qp_status open_quantised(const tensor_source *t, const need *n, int member, quant_matrix *out, qp_error *err) {
+    if (!n->is_mx) return quantised_fetch(out, t->files, &t->shape->quant, n->name, n->rows, n->cols, err);
+    const quantised_rows which = {t->shape->route.n_experts, member, n->place.stored, n->place.first, n->place.step};
+    return quantised_fetch_expert(out, t->files, n->name, &which, n->rows, n->cols, err);
+}
+
+static qp_status fetch_quantised(tensor_source *t, const need *n, int member, quant_matrix *out, qp_error *err) {
+    ERR_TRY(open_quantised(t, n, member, out, err));
     return keep_order(t, out, err);
 }
 
@@ -265,7 +274,7 @@ qp_status tensors_check(const tensor_source *t, const slot_row *row, int layer, 
     quant_matrix m;
     ERR_TRY(find(t, row, layer, member, &n, err));
     if (!n.is_quantised) return QP_OK;
-    ERR_TRY(quantised_fetch(&m, t->files, &t->shape->quant, n.name, n.rows, n.cols, err));
+    ERR_TRY(open_quantised(t, &n, member, &m, err));
     quant_close(&m);
     return QP_OK;
 }
@@ -274,7 +283,7 @@ qp_status tensors_fetch(tensor_source *t, const slot_row *row, int layer, int me
                         qp_error *err) {
     need n;
     ERR_TRY(find(t, row, layer, member, &n, err));
-    if (n.is_quantised) return fetch_quantised(t, &n, out, err);
+    if (n.is_quantised) return fetch_quantised(t, &n, member, out, err);
     const size_t each = n.type->id == QUANT_F32 ? 4 : 2;
     const uint8_t *from = n.tensor->data;
     if (n.is_stacked) from += n.tensor->bytes / (size_t)t->shape->route.n_experts * (size_t)member;

@@ -45,6 +45,7 @@ typedef struct quant_matrix quant_matrix;
     X(TQ1_0, "tq1_0")                                                                                                  \
     X(TQ2_0, "tq2_0")                                                                                                  \
     X(MXFP4, "mxfp4")                                                                                                  \
+    X(MXFP4_ROWS, "mxfp4-rows")                                                                                        \
     X(FP8_E4M3, "fp8_e4m3")                                                                                            \
     X(FP8_E5M2, "fp8_e5m2")                                                                                            \
     X(INT, "int")
@@ -119,6 +120,7 @@ struct quant_matrix {
     /* Of formats that leave it open: */
     int bits, group;     /* of a code; inputs that share a scale */
     int row_group;       /* outputs that do, where scales are a grid */
+    int row_step;        /* stored rows from one to the next, where matrices are woven */
     int zero_add;        /* what the stored zeros lack (GPTQ's first version: 1) */
     quant_id scale_type; /* of the scales: F16, BF16, F32 */
     int64_t stored_out;  /* columns as stored, >= n_out */

@@ -3,6 +3,7 @@
 #include "exl2.h"
 #include "fp.h"
 #include "gptq.h"
+#include "mx.h"
 #include "scaled.h"
 #include "base/mem.h"
 
@@ -16,6 +17,7 @@ static const quant_type *const table[QUANT_COUNT] = {[QUANT_F32] = &quant_f32,
                                                      [QUANT_FP8_E4M3] = &quant_fp8_e4m3,
                                                      [QUANT_FP8_E5M2] = &quant_fp8_e5m2,
                                                      [QUANT_INT] = &quant_int,
+                                                     [QUANT_MXFP4_ROWS] = &quant_mxfp4_rows,
 #define X(id, format, name, n, size) [QUANT_##id] = &quant_##format,
                                                      BLOCK_FORMATS(X)
 #undef X
