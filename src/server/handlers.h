@@ -17,8 +17,9 @@ route_handler tokens_encode, tokens_decode, tokens_tokenize, tokens_detokenize, 
 /* jobs_routes.c */
 route_handler jobs_list, jobs_cancel, jobs_slots;
 /* info_routes.c */
-route_handler info_permission, info_props, info_service, info_not_implemented, info_no_other_model, info_no_ranking,
-    info_root;
+route_handler info_permission, info_props, info_service, info_not_implemented, info_no_other_model, info_no_ranking;
+/* page_routes.c */
+route_handler page_root;
 /* oai_routes.c */
 route_handler oai_chat, oai_completions, oai_openapi;
 /* embeddings.c */

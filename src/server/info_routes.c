@@ -47,9 +47,3 @@ void info_no_ranking(http_request *r) {
     reply_error(r, FAULT_NOT_IMPLEMENTED, NULL,
                 "%s: no model of this version scores pairs of texts; compare their embeddings instead", r->path);
 }
-
-void info_root(http_request *r) {
-    reply_json(r, 200,
-               json_pack("{s:s,s:s,s:s}", "name", "quipu", "version", QUIPU_VERSION, "page",
-                         "this program was built without the chat page; the API is under /v1"));
-}

@@ -54,6 +54,7 @@ static void add_row(json_t *properties, const field_row *row) {
         json_object_set_new(schema, "description", json_string(row->about));
         json_object_set_new(schema, "nullable", json_true());
         if (at != row->names) json_object_set_new(schema, "deprecated", json_true());
+        if (row->flags & FIELD_UNBUILT) json_object_set_new(schema, "x-unsupported", json_true());
         if (has_standard(row))
             json_object_set_new(schema, "default",
                                 row->kind == FIELD_INT ? json_integer((json_int_t)row->standard)

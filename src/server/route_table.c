@@ -79,7 +79,7 @@ const route_row route_rows[] = {
     {HTTP_POST, "/admin/drain", admin_drain, ACCESS_ADMIN, 0, TIER_P1},
     {HTTP_POST, "/admin/log-level", admin_log_level, ACCESS_ADMIN, 0, TIER_P1},
     {HTTP_POST, "/v1/download", info_not_implemented, ACCESS_ADMIN, 0, TIER_P2},
-    {HTTP_GET, "/", info_root, ACCESS_NONE, INLINE, TIER_P2},
+    {HTTP_GET, "/", page_root, ACCESS_NONE, 0, TIER_P2},
 };
 /* clang-format on */
 
