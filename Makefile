@@ -32,14 +32,14 @@ build: ## build/bin/quipu and the libraries; installs nothing
 	$(call make-kind,release,build)
 
 demo: ## installs what is missing, builds, and lets the demo model tell a story
-	@tools/setup.sh demo
+	@tools/setup.sh demo page
 	$(call make-kind,release,build,quipu)
 	@echo
 	@[ -t 1 ] || printf "Once upon a time" # on a terminal the program shows the prompt itself
 	@build/bin/quipu generate -m models/demo -p "Once upon a time" -n 200 --temperature 0.7 --top-p 0.9 --seed 1
 
 check: ## installs what is missing, builds in every kind and runs every test (minutes)
-	@tools/setup.sh demo tests
+	@tools/setup.sh demo tests page browser
 	@tools/check.py
 
 test: ## the tests of the release build; NAME=... picks some
@@ -69,7 +69,7 @@ sizes: ## the largest files and functions, to look at again
 	@tools/sizes.py
 
 setup: ## only installs the packages that are missing for demo and check
-	@tools/setup.sh demo tests
+	@tools/setup.sh demo tests page browser
 
 debug: ## unit tests of a debug build
 	$(call make-kind,debug,build-debug)

@@ -7,6 +7,7 @@ so that the browser runs these and nothing else. The output depends on the input
 
 usage: make_page.py ESBUILD PACKAGES OUT.c     PACKAGES: the folder with markdown-it and the others
 """
+
 import base64
 import gzip
 import hashlib
@@ -29,8 +30,17 @@ BUNDLED = [
 
 def bundle(esbuild, packages, entry, *options):
     """The text of one bundle."""
-    command = [esbuild, str(WEB / entry), "--bundle", "--minify", "--charset=utf8", "--target=es2020,safari15",
-               "--legal-comments=none", "--log-level=warning", *options]
+    command = [
+        esbuild,
+        str(WEB / entry),
+        "--bundle",
+        "--minify",
+        "--charset=utf8",
+        "--target=es2020,safari15",
+        "--legal-comments=none",
+        "--log-level=warning",
+        *options,
+    ]
     ran = subprocess.run(command, env=dict(os.environ, NODE_PATH=packages), stdout=subprocess.PIPE, check=False)
     if ran.returncode != 0:
         sys.exit("make_page.py: esbuild failed on web/%s" % entry)
@@ -43,12 +53,13 @@ def bundle(esbuild, packages, entry, *options):
 
 
 def mended_purify(packages, folder):
-    """DOMPurify without a slip of Debian 12: there, a repair of CVE-2024-47875 took the place of the condition FORCE_BODY
-    and names a variable of another function, so that every call throws. Other versions pass unchanged."""
-    slip = "if (shadowNode.__depth >= MAX_NESTING_DEPTH || numberIsNaN(shadowNode.__depth)) {\n      _forceRemove(body.firstChild)"
+    """DOMPurify without a slip of Debian 12: there, a repair of CVE-2024-47875 took the place of the condition
+    FORCE_BODY and names a variable of another function, so that every call throws. Other versions pass unchanged."""
+    slip = "if (shadowNode.__depth >= MAX_NESTING_DEPTH || numberIsNaN(shadowNode.__depth)) {\n%s"
     text = (pathlib.Path(packages) / "dompurify/dist/purify.es.js").read_text(encoding="utf-8")
     out = folder / "purify.es.js"
-    out.write_text(text.replace(slip, "if (body && FORCE_BODY) {\n      _forceRemove(body.firstChild)"), encoding="utf-8")
+    what = "      _forceRemove(body.firstChild)"
+    out.write_text(text.replace(slip % what, "if (body && FORCE_BODY) {\n%s" % what), encoding="utf-8")
     return out
 
 
@@ -73,8 +84,11 @@ def notice(package, files, licence):
         return None
     all_of_them = list(stanzas(path.read_text(encoding="utf-8")))
     holders = [s["Copyright"] for s in all_of_them if s.get("Files") in files]
-    terms = [s["License"].partition("\n")[2] for s in all_of_them
-             if "Files" not in s and s.get("License", "").split("\n")[0] == licence]
+    terms = [
+        s["License"].partition("\n")[2]
+        for s in all_of_them
+        if "Files" not in s and s.get("License", "").split("\n")[0] == licence
+    ]
     text = terms[0] if terms else ""
     if str(COMMON) in text:
         text = (COMMON / licence).read_text(encoding="utf-8")
@@ -99,20 +113,27 @@ def digest(text):
 
 
 def policy(scripts, styles):
-    return "; ".join([
-        "default-src 'none'",
-        "script-src " + " ".join(map(digest, scripts)),
-        "style-src " + " ".join(map(digest, styles)),
-        "img-src data:", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'", "trusted-types dompurify",
-    ])
+    return "; ".join(
+        [
+            "default-src 'none'",
+            "script-src " + " ".join(map(digest, scripts)),
+            "style-src " + " ".join(map(digest, styles)),
+            "img-src data:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types dompurify",
+        ]
+    )
 
 
 def c_string(data):
     """Bytes as C string literals. Digits behind an octal escape of three digits are not part of it."""
     lines = []
     for at in range(0, len(data), 96):
-        text = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\?' else "\\%03o" % c for c in data[at:at + 96])
+        text = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\?' else "\\%03o" % c for c in data[at : at + 96])
         lines.append('    "%s"' % text)
     return "\n".join(lines) or '    ""'
 
@@ -120,8 +141,14 @@ def c_string(data):
 def main():
     esbuild, packages, out = sys.argv[1:]
     purify = mended_purify(packages, pathlib.Path(out).resolve().parent)
-    script = bundle(esbuild, packages, "src/main.ts", "--format=iife", "--alias:dompurify=%s" % purify,
-                    "--alias:punycode=%s" % (WEB / "src/hosts.ts"))
+    script = bundle(
+        esbuild,
+        packages,
+        "src/main.ts",
+        "--format=iife",
+        "--alias:dompurify=%s" % purify,
+        "--alias:punycode=%s" % (WEB / "src/hosts.ts"),
+    )
     early = bundle(esbuild, packages, "src/early.ts", "--format=iife")
     style = bundle(esbuild, packages, "style/page.css")
     page = (WEB / "index.html").read_text(encoding="utf-8")
@@ -134,10 +161,15 @@ def main():
     packed = gzip.compress(plain, 9, mtime=0)
     etag = '"%s"' % hashlib.sha256(plain).hexdigest()[:20]
     parts = ["/* Made by tools/make_page.py out of web/. */", '#include "server/page.h"', ""]
-    parts += ["static const char plain[] =\n%s;" % c_string(plain), "static const char packed[] =\n%s;" % c_string(packed)]
-    parts += ["const page_file page_built = {{plain, sizeof plain - 1},\n                              "
-              "{packed, sizeof packed - 1},\n%s,\n%s};" %
-              (c_string(etag.encode()), c_string(policy([early, script], [style]).encode()))]
+    parts += [
+        "static const char plain[] =\n%s;" % c_string(plain),
+        "static const char packed[] =\n%s;" % c_string(packed),
+    ]
+    parts += [
+        "const page_file page_built = {{plain, sizeof plain - 1},\n                              "
+        "{packed, sizeof packed - 1},\n%s,\n%s};"
+        % (c_string(etag.encode()), c_string(policy([early, script], [style]).encode()))
+    ]
     pathlib.Path(out).write_text("\n".join(parts) + "\n", encoding="utf-8")
     print("chat page: %.1f kB, %.1f kB gzipped (at most %.0f)" % (len(plain) / 1e3, len(packed) / 1e3, LIMIT / 1e3))
 

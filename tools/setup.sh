@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # setup.sh [-y] [-n] [GROUP...] — installs the Debian or Ubuntu packages that a group needs and that are missing.
 #
-#   GROUP   demo (to build and run; the default), tests (for make check); several may be given
+#   GROUP   demo (to build and run; the default), tests (for make check), page (the server's chat page), browser (to
+#           test that page); several may be given. Beside demo or tests, of page and browser is installed what this
+#           system has: without them the program is built without the page, and its tests are skipped.
 #   -y      do not ask before using sudo (also without a question: as root, or where CI is set)
 #   -n      only say what is missing
 # Status 0: all there. 1: something is missing and could not be installed; the last lines say what and why.
@@ -31,6 +33,13 @@ tests | libclang-rt-N-dev  | $fuzzer_runtime | sanitizers and libFuzzer for clan
 tests | clang-format       | clang-format | the layout of the code
 tests | shellcheck         | shellcheck   | the shell scripts
 tests | git                | git          | the checks ask git which files belong to the tree
+page  | esbuild            | esbuild      | bundles the chat page into one file
+page  | python3            | python3      | puts the page and its licences together
+page  | node-markdown-it   | -            | markdown in answers
+page  | node-highlight.js  | -            | colours of code in answers
+page  | node-dompurify     | -            | keeps markup that a model writes harmless
+browser | chromium         | chromium     | the page is tested in a real browser
+browser | nodejs           | node         | runs the unit tests of the page
 "
 
 ask=yes only_tell=no groups=()
@@ -42,9 +51,9 @@ for argument in "$@"; do
         sed -n '2,/^set -/{s/^# \{0,1\}//;/^set -/d;p}' "$0"
         exit 0
         ;;
-    demo | tests) groups+=("$argument") ;;
+    demo | tests | page | browser) groups+=("$argument") ;;
     *)
-        echo "setup.sh: '$argument' is neither -y, -n nor a group (demo, tests)" >&2
+        echo "setup.sh: '$argument' is neither -y, -n nor a group (demo, tests, page, browser)" >&2
         exit 2
         ;;
     esac
@@ -76,16 +85,21 @@ is_there() { # package, sign
     esac
 }
 
-missing=() reasons=()
-find_missing() {
+# The page and its browser are a matter of taste where they were not the only thing asked for.
+is_optional() { [[ " page browser " == *" $1 "* && " ${groups[*]} " =~ \ (demo|tests)\  ]]; }
+
+missing=() needed=() reasons=() given_up=
+find_missing() { # needed: those of the missing that nothing works without
     local group package sign reason
-    missing=() reasons=() installed=
+    missing=() needed=() reasons=() installed=
     while IFS='|' read -r group package sign reason; do
         group=$(trim "$group") package=$(trim "$package") sign=$(trim "$sign")
         [ -n "$package" ] || continue
         [[ " ${groups[*]} " == *" $group "* ]] || continue
+        [[ " ${missing[*]} $given_up " == *" $package "* ]] && continue
         is_there "$package" "$sign" && continue
         missing+=("$package")
+        is_optional "$group" || needed+=("$package")
         reasons+=("  $package:$reason")
     done <<<"$packages"
 }
@@ -120,6 +134,24 @@ resolve_names() {
     done
 }
 
+# The end where something could not be installed: bad only where it is needed.
+give_up() {
+    [ ${#needed[@]} -eq 0 ] || exit 1
+    say "going on without: ${missing[*]}"
+    exit 0
+}
+
+# Leaves out what this system does not have at all, where that is no loss.
+drop_unknown() {
+    local package
+    for package in "${missing[@]}"; do
+        [[ " ${needed[*]} " != *" $package "* ]] || continue
+        apt-cache show "$package" >/dev/null 2>&1 && continue
+        say "this system has no package $package, going on without it"
+        given_up+=" $package"
+    done
+}
+
 as_root=()
 become_root() {
     [ "$(id -u)" -ne 0 ] || return 0
@@ -127,13 +159,13 @@ become_root() {
     if ! command -v sudo >/dev/null; then
         say "you are not root and there is no sudo. As root, run:"
         say "  apt-get update && apt-get install --no-install-recommends ${missing[*]}"
-        exit 1
+        give_up
     fi
     if [ $ask = yes ]; then
         if [ ! -t 0 ]; then
             say "no terminal to ask at, and -y was not given. Run this, then try again:"
             say "  sudo apt-get update && $command"
-            exit 1
+            give_up
         fi
         local answer
         read -r -p "setup: run '$command'? [y/N] " answer || answer=
@@ -141,7 +173,7 @@ become_root() {
         y | Y | yes) ;;
         *)
             say "nothing was installed"
-            exit 1
+            give_up
             ;;
         esac
     fi
@@ -160,19 +192,21 @@ if ! apt install --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
     if ! apt update >"$log" 2>&1 || grep -qE '^(W|E): Failed to fetch' "$log"; then
         grep -E '^(E|W|Err)' "$log" | head -n 5 >&2 || true
         say "apt-get update failed: is the network there, is sudo allowed?"
-        exit 1
+        give_up
     fi
+    drop_unknown
     find_missing
+    [ ${#missing[@]} -gt 0 ] || exit 0
     resolve_names
     if ! apt install --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
         grep -E '^(E|W|Err)' "$log" | head -n 10 >&2 || tail -n 10 "$log" >&2
         say "apt-get install failed; the lines above are its own words. Wanted: ${missing[*]}"
-        exit 1
+        give_up
     fi
 fi
 find_missing
 if [ ${#missing[@]} -gt 0 ]; then
     say "apt-get said it was done, but these are still not there: ${missing[*]}"
-    exit 1
+    give_up
 fi
 say "done"

@@ -27,11 +27,8 @@ static bool accepts(const char *list, const char *word) {
 static void add_headers(http_request *r) {
     static const char *const headers[][2] = {
         {"Cache-Control", "no-cache"}, /* kept, but asked for anew: the ETag says whether it is the same */
-        {"Vary", "Accept, Accept-Encoding"},
-        {"X-Content-Type-Options", "nosniff"},
-        {"X-Frame-Options", "DENY"},
-        {"Referrer-Policy", "no-referrer"},
-        {"Cross-Origin-Opener-Policy", "same-origin"},
+        {"Vary", "Accept, Accept-Encoding"}, {"X-Content-Type-Options", "nosniff"},         {"X-Frame-Options", "DENY"},
+        {"Referrer-Policy", "no-referrer"},  {"Cross-Origin-Opener-Policy", "same-origin"},
     };
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) http_add_header(r, headers[i][0], headers[i][1]);
     http_add_header(r, "Content-Security-Policy", page_built.policy);

@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
-"""The chat page in a real browser against the real server and the demo model.
-
-Playwright comes from PyPI into the folder of the build (or is in QUIPU_CLIENTS), the browser is Debian's chromium; where
-one cannot be had the test is skipped and says so. What a model would hardly say by itself (markdown, thoughts, attacks)
-is fed to the page by a stand-in for fetch that streams piece by piece.
+"""The chat page in a real browser against the real server and the demo model: what it is sent as, talking, stopping,
+branches, conversations that are kept, settings, keys, jobs.
 
 usage: web_test.py PROGRAM FIXTURES [unittest options]     run from the root of the repository
 """
@@ -11,150 +8,13 @@ import gzip
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
 import unittest
 
-from server_kit import ADMIN, API, Server, run, wait_until
+from server_kit import ADMIN, API, Server, wait_until
+from web_kit import PageKit, main
 
 PROGRAM = ""
 LIMIT = 200000  # gzipped bytes of the page
-SECONDS = 240
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-SLOW = 60000  # ms that anything may take on a busy machine
-
-# Answers to /v1/chat/completions out of window.script: a list of lists of pieces (strings: text; objects: deltas).
-STAND_IN = """
-window.script = []; window.asked = []; window.hacked = 0; window.violations = [];
-document.addEventListener("securitypolicyviolation", e => window.violations.push(e.violatedDirective + " " + e.blockedURI));
-const real = window.fetch;
-window.fetch = async (path, options = {}) => {
-    if (path === "/v1/chat/completions") window.asked.push(JSON.parse(options.body));
-    if (path !== "/v1/chat/completions" || !window.script.length) return real(path, options);
-    const pieces = window.script.shift();
-    if (pieces.status) return new Response(JSON.stringify({error: pieces}), {status: pieces.status});
-    const encoder = new TextEncoder();
-    const event = choice => encoder.encode("data: " + JSON.stringify({model: "stand-in", choices: [choice], usage: null}) + "\\n\\n");
-    return new Response(new ReadableStream({async start(to) {
-        options.signal?.addEventListener("abort", () => to.error(new DOMException("", "AbortError")));
-        for (const p of pieces) {
-            to.enqueue(event({index: 0, delta: typeof p === "string" ? {content: p} : p, finish_reason: null}));
-            await new Promise(done => setTimeout(done, 4));
-        }
-        to.enqueue(event({index: 0, delta: {}, finish_reason: "stop"}));
-        to.enqueue(encoder.encode("data: [DONE]\\n\\n"));
-        to.close();
-    }}), {headers: {"Content-Type": "text/event-stream"}});
-};
-"""
-
-
-def venv():
-    given = os.environ.get("QUIPU_CLIENTS")
-    return os.path.join(given or os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1]))), "clients"),
-                        "playwright")
-
-
-def skip(why):
-    print("SKIP: " + why)
-    sys.exit(77)
-
-
-def find_playwright():
-    """Makes `import playwright` work: here already, or by going on in an environment that has it."""
-    try:
-        import playwright  # pylint: disable=unused-import,import-outside-toplevel
-        return
-    except ImportError:
-        pass
-    python = os.path.join(venv(), "bin", "python3")
-    if os.path.abspath(sys.executable) == os.path.abspath(python):
-        skip("playwright does not work here")
-    try:
-        if not os.path.exists(os.path.join(venv(), "done")):
-            subprocess.run([sys.executable, "-m", "venv", "--clear", venv()], check=True, timeout=SECONDS,
-                           stdout=subprocess.DEVNULL)
-            subprocess.run([python, "-m", "pip", "install", "-q", "playwright"], check=True, timeout=SECONDS,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            with open(os.path.join(venv(), "done"), "w", encoding="ascii"):
-                pass
-    except (OSError, subprocess.SubprocessError):
-        skip("playwright cannot be installed")
-    os.execv(python, [python] + sys.argv)
-
-
-class PageKit(unittest.TestCase):
-    """One server and one browser for all tests of a class; a new profile for each test."""
-    auth = False
-
-    @classmethod
-    def setUpClass(cls):
-        from playwright.sync_api import sync_playwright  # pylint: disable=import-outside-toplevel
-        cls.server = Server(PROGRAM, auth=cls.auth)
-        cls.url = "http://127.0.0.1:%d/" % cls.server.port
-        cls.playwright = sync_playwright().start()
-        cls.browser = cls.playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-        cls.playwright.stop()
-        status = cls.server.end()
-        cls.server.close()
-        if status != 0:
-            raise AssertionError("the server ended with %d" % status)
-
-    def setUp(self):
-        self.errors, self.allowed = [], r"$^"
-        self.context = self.browser.new_context(viewport={"width": 1100, "height": 760}, accept_downloads=True)
-        self.page = self.open()
-
-    def tearDown(self):
-        self.context.close()
-        self.assertEqual([e for e in self.errors if not re.search(self.allowed, e)], [], "the console must be quiet")
-
-    def open(self, **options):
-        page = self.context.new_page() if not options else self.browser.new_context(**options).new_page()
-        page.set_default_timeout(SLOW)
-        page.on("console", lambda m: m.type in ("error", "warning") and self.errors.append(m.text))
-        page.on("pageerror", lambda e: self.errors.append("uncaught: " + str(e)))
-        page.add_init_script(STAND_IN)
-        page.goto(self.url)
-        page.wait_for_selector(".card")
-        return page
-
-    def say(self, text, page=None):
-        page = page or self.page
-        page.fill("#prompt", text)
-        page.press("#prompt", "Enter")
-
-    def set(self, **settings):
-        """Settings as the page keeps them."""
-        self.page.evaluate("s => localStorage.setItem('quipu.settings', JSON.stringify(s))", settings)
-
-    def done(self, page=None):
-        page = page or self.page
-        page.wait_for_selector(".message.assistant:last-child:not(.running)")
-        page.wait_for_selector("#send:not(.is-stop)")
-
-    def play(self, *pieces, question="say it"):
-        """A question that is answered by these pieces."""
-        self.page.evaluate("p => window.script.push(p)", list(pieces))
-        self.say(question)
-        self.done()
-
-    def last(self):
-        return self.page.locator(".message.assistant").last
-
-    def answer(self):
-        return self.last().locator(".prose:not(.small-prose)").inner_text()
-
-    def asked(self):
-        return self.page.evaluate("window.asked[window.asked.length - 1]")
-
-    def jobs(self):
-        return self.server.json("GET", "/v1/jobs", key=ADMIN if self.auth else None)["data"]
 
 
 class Serving(unittest.TestCase):
@@ -176,7 +36,9 @@ class Serving(unittest.TestCase):
         plain = self.server.get("/", None, {"Accept": "text/html"})
         self.assertIsNone(plain[1]["Content-Encoding"])
         self.assertEqual(gzip.decompress(packed), plain[2])
-        self.assertEqual(self.server.get("/", None, {"Accept": "text/html", "Accept-Encoding": "gzip;q=0"})[2], plain[2])
+        self.assertEqual(
+            self.server.get("/", None, {"Accept": "text/html", "Accept-Encoding": "gzip;q=0"})[2], plain[2]
+        )
         self.assertEqual(int(plain[1]["Content-Length"]), len(plain[2]))
         self.assertIn("Accept-Encoding", headers["Vary"])
         text = plain[2].decode()
@@ -185,8 +47,15 @@ class Serving(unittest.TestCase):
 
     def test_policy(self):
         policy = self.server.get("/", None, {"Accept": "text/html"})[1]["Content-Security-Policy"]
-        for part in ("default-src 'none'", "connect-src 'self'", "img-src data:", "frame-ancestors 'none'", "base-uri 'none'",
-                     "form-action 'none'", "require-trusted-types-for 'script'"):
+        for part in (
+            "default-src 'none'",
+            "connect-src 'self'",
+            "img-src data:",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+        ):
             self.assertIn(part, policy)
         self.assertNotRegex(policy, r"unsafe|\*|https?:")
         self.assertEqual(len(re.findall(r"'sha256-[A-Za-z0-9+/]{43}='", policy)), 3)
@@ -211,8 +80,14 @@ class Serving(unittest.TestCase):
 
     def test_licences(self):
         text = self.server.get("/", None, {"Accept": "text/html"})[2].decode()
-        for words in ("Vitaly Puzrin", "Ivan Sagalaev", "Mario Heiderich", "Permission is hereby granted",
-                      "Redistribution and use in source and binary forms", "Apache License"):
+        for words in (
+            "Vitaly Puzrin",
+            "Ivan Sagalaev",
+            "Mario Heiderich",
+            "Permission is hereby granted",
+            "Redistribution and use in source and binary forms",
+            "Apache License",
+        ):
             self.assertIn(words, text)
 
 
@@ -227,7 +102,7 @@ class Chatting(PageKit):
         self.assertLess(min(paints), 500)
 
     def test_send_and_stream(self):
-        self.set(max_tokens=60, ban_eos_token=True)
+        self.set(max_tokens=400, ban_eos_token=True, loop_detect_window=0)
         self.page.evaluate("""window.lengths = new Set(); new MutationObserver(() => window.lengths.add(
             document.querySelector('.message.assistant .prose:not(.small-prose)')?.textContent.length ?? 0))
             .observe(document.getElementById('thread'), {subtree: true, childList: true, characterData: true})""")
@@ -237,7 +112,7 @@ class Chatting(PageKit):
         self.assertEqual(self.page.locator(".message.user .bubble").inner_text(), "Once upon a time")
         self.assertGreater(len(self.answer()), 60)
         figures = self.last().locator(".figures").inner_text()
-        self.assertIn("60 tokens", figures)
+        self.assertIn("400 tokens", figures)
         self.assertRegex(figures, r"[\d.,]+ per second")
         self.assertIn("cut off by the limit", figures)
         self.assertRegex(self.page.inner_text("#context"), r"^[\d,]+ of [\d,]+ tokens$")
@@ -267,7 +142,7 @@ class Chatting(PageKit):
         wait_until(lambda: not self.jobs(), 10)
         self.page.wait_for_selector(".message.assistant")
         self.assertGreater(len(self.answer()), 10)
-        self.assertIn("the page was closed meanwhile", self.last().locator(".figures").inner_text())
+        self.assertIn("left unfinished", self.last().locator(".figures").inner_text())
 
     def test_go_on(self):
         self.set(max_tokens=8, ban_eos_token=True, temperature=0)
@@ -293,7 +168,9 @@ class Chatting(PageKit):
         self.assertEqual(self.last().locator(".place").inner_text(), "2 / 2")
         self.last().locator("[data-act=previous]").click()
         self.assertEqual(page.locator(".message").count(), 4, "what followed the first answer is there again")
-        self.assertEqual(page.locator(".message.assistant .prose:not(.small-prose)").all_inner_texts(), ["first answer", "follow-up"])
+        self.assertEqual(
+            page.locator(".message.assistant .prose:not(.small-prose)").all_inner_texts(), ["first answer", "follow-up"]
+        )
         self.page.evaluate("window.script.push(['to the edited'])")
         page.locator(".message.user").first.hover()
         page.locator(".message.user").first.locator("[data-act=edit]").click()
@@ -315,7 +192,7 @@ class Chatting(PageKit):
         self.last().locator("[data-act=edit]").click()
         self.page.fill(".edit-box", "my answer")
         self.page.press(".edit-box", "Control+Enter")
-        self.page.wait_for_function("document.querySelector('.place').textContent === '2 / 2'")
+        self.until("document.querySelector('.assistant .place').textContent === '2 / 2'")
         self.assertEqual(self.answer(), "my answer")
         self.play("next")
         self.assertEqual([m["content"] for m in self.asked()["messages"]], ["say it", "my answer", "say it"])
@@ -327,7 +204,7 @@ class Chatting(PageKit):
         self.page.locator(".message.user").last.locator("[data-act=erase]").click()
         self.assertEqual(self.page.locator(".message").count(), 2)
         self.page.click(".toast button")
-        self.page.wait_for_function("document.querySelectorAll('.message').length === 4")
+        self.until("document.querySelectorAll('.message').length === 4")
 
     def test_several_conversations_and_reload(self):
         self.play("answer one", question="first talk")
@@ -340,7 +217,7 @@ class Chatting(PageKit):
         self.page.wait_for_selector(".message.assistant")
         self.assertEqual(self.answer(), "answer two")
         self.page.get_by_role("button", name="first talk", exact=True).click()
-        self.page.wait_for_function("document.querySelector('.bubble').textContent === 'first talk'")
+        self.until("document.querySelector('.bubble').textContent === 'first talk'")
         self.assertEqual(self.answer(), "answer one")
         self.page.reload()
         self.page.wait_for_selector(".message.assistant")
@@ -355,9 +232,9 @@ class Chatting(PageKit):
         self.page.get_by_text("a better name").wait_for()
         self.page.locator("#list .row").first.hover()
         self.page.get_by_role("button", name="Delete: a better name").click()
-        self.page.wait_for_function("document.querySelectorAll('#list .row').length === 1")
+        self.until("document.querySelectorAll('#list .row').length === 1")
         self.page.click(".toast button")
-        self.page.wait_for_function("document.querySelectorAll('#list .row').length === 2")
+        self.until("document.querySelectorAll('#list .row').length === 2")
 
     def test_two_answers_at_once(self):
         self.set(max_tokens=1500, ban_eos_token=True, loop_detect_window=0)
@@ -391,7 +268,10 @@ class Chatting(PageKit):
         download.value.save_as(path)
         with open(path, encoding="utf-8") as file:
             told = json.load(file)
-        self.assertEqual([m["text"] for m in told["conversations"][0]["messages"]], ["a question to keep", "answer", "another answer"])
+        self.assertEqual(
+            [m["text"] for m in told["conversations"][0]["messages"]],
+            ["a question to keep", "answer", "another answer"],
+        )
         page = self.open(viewport={"width": 1100, "height": 700})
         with page.expect_file_chooser() as chooser:
             page.get_by_role("button", name="Import conversations").click()
@@ -401,7 +281,9 @@ class Chatting(PageKit):
         page.wait_for_selector(".message.assistant")
         self.assertEqual(page.inner_text(".place >> visible=true"), "2 / 2")
         with open(path, "w", encoding="utf-8") as file:
-            file.write('{"format":"quipu-chat","version":1,"conversations":[{"messages":[{"id":"a","role":"system"}]}]}')
+            file.write(
+                '{"format":"quipu-chat","version":1,"conversations":[{"messages":[{"id":"a","role":"system"}]}]}'
+            )
         with page.expect_file_chooser() as chooser:
             page.get_by_role("button", name="Import conversations").click()
         chooser.value.set_files(path)
@@ -424,13 +306,22 @@ class Settings(PageKit):
         self.page.fill("#set-banned_strings", "dragon")
         self.page.check("#set-ban_eos_token")
         self.page.select_option("#set-reasoning_effort", "low")
-        self.page.locator("dialog .setting", has=self.page.locator("#set-top_p")).locator("input[type=range]").fill("0.5")
+        self.page.locator("dialog .setting", has=self.page.locator("#set-top_p")).locator("input[type=range]").fill(
+            "0.5"
+        )
         self.page.keyboard.press("Escape")
         self.say("hello")
         self.done()
         asked = self.asked()
-        expected = {"temperature": 0.35, "max_tokens": 7, "stop": ["THE END", "\n\n"], "banned_strings": ["dragon"], "ban_eos_token": True,
-                    "reasoning_effort": "low", "top_p": 0.5}
+        expected = {
+            "temperature": 0.35,
+            "max_tokens": 7,
+            "stop": ["THE END", "\n\n"],
+            "banned_strings": ["dragon"],
+            "ban_eos_token": True,
+            "reasoning_effort": "low",
+            "top_p": 0.5,
+        }
         self.assertEqual({k: asked.get(k) for k in expected}, expected)
         self.assertEqual(set(asked) - set(expected), {"messages", "stream", "stream_options", "return_progress"})
         self.assertEqual(asked["messages"][0], {"role": "system", "content": "Speak like a pirate."})
@@ -464,8 +355,13 @@ class Settings(PageKit):
         properties = self.server.json("GET", "/openapi.json")["components"]["schemas"]["ChatRequest"]["properties"]
         with open("web/src/samplers.ts", encoding="utf-8") as file:
             not_shown = set(re.findall(r'"(\w+)"', file.read().split("NOT_SHOWN = ", 1)[1]))
-        wanted = {name for name, p in properties.items() if p.get("type") in ("number", "integer", "boolean")
-                  and not p.get("deprecated") and not p.get("x-unsupported")} - not_shown
+        wanted = {
+            name
+            for name, p in properties.items()
+            if p.get("type") in ("number", "integer", "boolean")
+            and not p.get("deprecated")
+            and not p.get("x-unsupported")
+        } - not_shown
         self.open_settings()
         shown = set(self.page.locator("dialog .setting-head code").all_inner_texts())
         self.assertEqual(wanted - shown, {"max_tokens"} & (wanted - shown))
@@ -485,291 +381,6 @@ class Settings(PageKit):
         self.page.wait_for_selector("dialog .group")
 
 
-TEXT = """# A title
-
-Some *soft* and **strong** words, `code`, a [link](https://example.org/x) and https://example.com too.
-
-| left | right |
-|:-----|------:|
-| a    | 1     |
-
-1. one
-   - inner
-2. two
-
-> a quote
-> goes on
-
-```python
-def f(x):
-    return "text" + str(x)  # note
-```
-
-Last words.[^1] See [the reference].
-
-[the reference]: https://example.net/late
-"""
-
-ATTACKS = """<script>window.hacked=1</script> <img src=x onerror="window.hacked=2"> <svg onload="window.hacked=3"></svg>
-
-[a](javascript:window.hacked=4) [b](vbscript:x) [c](data:text/html,<script>window.hacked=5</script>) <javascript:window.hacked=6>
-
-![x](https://evil.example/pixel.png) ![y](javascript:window.hacked=7) ![z](data:image/png;base64,AA== "onerror=window.hacked=8")
-
-```html" onmouseover="window.hacked=9
-<script>window.hacked=10</script><style>*{display:none}</style>
-```
-
-| <img src=x onerror=window.hacked=11> | <b onclick=window.hacked=12>x</b> |
-|---|---|
-| <iframe srcdoc="<script>parent.hacked=13</script>"></iframe> | <math><mtext></mtext><mglyph><style><img src onerror=window.hacked=14></style></mglyph></math> |
-
-<form action=https://evil.example><input name=attributes><button formaction=javascript:window.hacked=15>x</button></form>
-<a href="&#106;avascript:window.hacked=16">x</a> <base href=https://evil.example/> <template><img src=x onerror=window.hacked=17></template>
-<details open ontoggle=window.hacked=18> [x](https://e.example/"onmouseover="window.hacked=19) &lt;img src=x onerror=window.hacked=20&gt;
-"""
-
-
-class Drawing(PageKit):
-    def html(self):
-        return self.page.evaluate("document.querySelector('.message.assistant:last-child .prose:not(.small-prose)').innerHTML")
-
-    def test_markdown_while_it_streams(self):
-        """Piece by piece it becomes the same as at once, and finished blocks are left alone."""
-        self.play(TEXT, question="whole")
-        whole = self.html()
-        for tag in ("<h1>", "<em>", "<strong>", "<table>", 'class="right"', "<ol>", "<blockquote>", "hljs-keyword", "hljs-comment",
-                    'href="https://example.net/late"', 'rel="noopener noreferrer"'):
-            self.assertIn(tag, whole)
-        self.page.evaluate("p => window.script.push(p)", [TEXT[i:i + 3] for i in range(0, len(TEXT), 3)])
-        self.say("in pieces")
-        self.page.wait_for_selector(".message.assistant:last-child table")
-        self.page.evaluate("window.title = document.querySelector('.message.assistant:last-child h1')")
-        self.done()
-        self.assertEqual(self.html(), whole)
-        self.assertTrue(self.page.evaluate("window.title === document.querySelector('.message.assistant:last-child h1')"),
-                        "the title must not be made anew")
-        self.page.reload()
-        self.page.wait_for_selector(".message.assistant")
-        self.assertEqual(self.html(), whole)
-
-    def test_copying_code(self):
-        self.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        self.play("```js\nlet a = '<b>';\n```")
-        self.page.click(".code [data-copy]")
-        self.page.get_by_text("Copied.").wait_for()
-        self.assertEqual(self.page.evaluate("navigator.clipboard.readText()"), "let a = '<b>';\n")
-
-    def test_thoughts_are_folded(self):
-        self.page.evaluate("p => window.script.push(p)", [{"reasoning_content": "let me *see*"}] * 5 + ["the answer"])
-        self.say("think")
-        self.done()
-        fold = self.last().locator("details.thought")
-        self.assertIsNone(fold.get_attribute("open"))
-        self.assertRegex(fold.locator("summary").inner_text(), r"^Thought for ")
-        self.assertEqual(self.answer(), "the answer")
-        fold.locator("summary").click()
-        fold.locator("em").first.wait_for()
-        self.play("x")
-        self.assertEqual(self.asked()["messages"][1], {"role": "assistant", "content": "the answer", "reasoning_content": "let me *see*" * 5})
-
-    def check_harmless(self, page=None):
-        page = page or self.page
-        page.wait_for_timeout(300)
-        self.assertEqual(page.evaluate("window.hacked"), 0)
-        self.assertEqual(page.evaluate("window.violations"), [], "the policy is a second wall, nothing may come so far")
-        bad = page.evaluate("""[...document.querySelectorAll('#thread *, #list *')].filter(e =>
-            /^(script|img|iframe|style|form:not(.edit)|base|math|object|embed|template|input)$/i.test(e.localName) ||
-            [...e.attributes].some(a => /^on|^style$|^srcdoc$|^formaction$/i.test(a.name) ||
-                (/^(href|src)$/.test(a.name) && !/^(https?|mailto):/i.test(a.value)))).map(e => e.outerHTML.slice(0, 200))""")
-        self.assertEqual(bad, [])
-
-    def test_attacks_in_a_model_s_text(self):
-        self.play(ATTACKS)
-        self.check_harmless()
-        self.play(*ATTACKS)
-        self.check_harmless()
-        self.play({"reasoning_content": ATTACKS}, "x")
-        self.last().locator("summary").click()
-        self.check_harmless()
-        for link in self.page.locator("#thread a").all():
-            self.assertRegex(link.get_attribute("href") or "https:", "^(https?|mailto):")
-
-    def test_attacks_in_a_prompt(self):
-        self.play("fine", question=ATTACKS)
-        self.assertEqual(self.page.locator(".bubble").inner_text().strip(), ATTACKS.strip())
-        self.check_harmless()
-        self.page.reload()
-        self.page.wait_for_selector(".bubble")
-        self.check_harmless()
-
-    def test_attacks_in_a_file(self):
-        evil = "<img src=x onerror=window.hacked=1>"
-        file = {"format": "quipu-chat", "version": 1, "conversations": [
-            {"id": evil, "title": evil, "system": evil, "chosen": {"root": "a", "__proto__": {"x": 1}}, "messages": [
-                {"id": "a", "role": "user", "text": ATTACKS}, {"id": "b", "parent": "a", "role": "assistant", "text": ATTACKS,
-                 "reasoning": ATTACKS, "model": evil, "ending": evil, "figures": {"tokens": evil, "perSecond": evil},
-                 "fault": {"status": 400, "message": evil, "code": evil}}]}]}
-        path = os.path.join(self.server.folder, "evil.json")
-        with open(path, "w", encoding="utf-8") as out:
-            json.dump(file, out)
-        with self.page.expect_file_chooser() as chooser:
-            self.page.get_by_role("button", name="Import conversations").click()
-        chooser.value.set_files(path)
-        self.page.get_by_text("1 conversation imported").wait_for()
-        self.page.locator("#list .open").click()
-        self.page.wait_for_selector(".message.assistant")
-        self.check_harmless()
-        self.page.click("#settings")
-        self.page.wait_for_selector("#system")
-        self.assertEqual(self.page.input_value("#system"), evil)
-        self.assertEqual(self.page.evaluate("window.hacked"), 0)
-
-
-# Text whose contrast to what is behind it is under 4.5 to 1 (3 to 1 where it is large).
-FAINT = """() => {
-    const parse = c => { const m = c.match(/[\\d.]+/g).map(Number); return [m[0], m[1], m[2], m[3] ?? 1]; };
-    const light = c => { const f = v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
-                         return .2126 * f(c[0]) + .7152 * f(c[1]) + .0722 * f(c[2]); };
-    const behind = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] > .9) return c; }
-                          return [255, 255, 255, 1]; };
-    const faint = [];
-    for (const e of document.querySelectorAll('body *')) {
-        const own = [...e.childNodes].some(n => n.nodeType === 3 && n.nodeValue.trim());
-        if (!own || !e.checkVisibility({opacityProperty: true, visibilityProperty: true}) || e.closest('[disabled], .unseen, .skip, [inert], script')) continue;
-        const style = getComputedStyle(e), a = light(parse(style.color)), b = light(behind(e));
-        const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05), large = parseFloat(style.fontSize) >= 24;
-        if (ratio < (large ? 3 : 4.5)) faint.push([e.className || e.localName, e.textContent.slice(0, 30), ratio.toFixed(2)]);
-    }
-    return faint;
-}"""
-NAMELESS = """() => [...document.querySelectorAll('button, input, textarea, select, a[href], summary')].filter(e => e.checkVisibility() &&
-    !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length)).map(e => e.outerHTML.slice(0, 120))"""
-
-
-class Looks(PageKit):
-    def background(self, page):
-        return page.evaluate("getComputedStyle(document.body).backgroundColor")
-
-    def test_dark_and_light(self):
-        light = self.background(self.page)
-        self.page.emulate_media(color_scheme="dark")
-        dark = self.background(self.page)
-        self.assertNotEqual(light, dark)
-        self.page.locator("#theme").click()
-        self.assertEqual(self.background(self.page), light, "light is chosen")
-        self.page.locator("#theme").click()
-        self.page.emulate_media(color_scheme="light")
-        self.assertEqual(self.background(self.page), dark, "dark is chosen")
-        self.page.reload()
-        self.assertEqual(self.background(self.page), dark, "and kept")
-
-    def test_contrast_and_names(self):
-        self.play(TEXT)
-        self.play({"reasoning_content": "hm"}, "x")
-        for scheme in ("light", "dark"):
-            self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            for view in ("chat", "settings", "model", "help", "activity"):
-                if view == "activity":
-                    self.page.evaluate("location.hash = '#/activity'")
-                    self.page.wait_for_selector(".tile")
-                elif view == "help":
-                    self.page.get_by_role("button", name="Keys and help").click()
-                elif view != "chat":
-                    self.page.click("#" + view)
-                    self.page.wait_for_selector("dialog .stack > *")
-                self.page.wait_for_timeout(250)
-                self.page.evaluate("document.querySelectorAll('dialog details').forEach(d => d.open = true)")
-                self.assertEqual(self.page.evaluate(FAINT), [], (scheme, view))
-                self.assertEqual(self.page.evaluate(NAMELESS), [], (scheme, view))
-                if view not in ("chat", "activity"):
-                    self.page.keyboard.press("Escape")
-            self.page.evaluate("history.back()")
-            self.page.wait_for_selector(".message.assistant")
-
-    def test_phone(self):
-        page = self.open(viewport={"width": 360, "height": 720}, has_touch=True, is_mobile=True)
-        wide = "document.documentElement.scrollWidth > 360 || [...document.querySelectorAll('.scroll, .activity, .dialog-body')].some(" \
-               "e => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1)"
-        self.assertFalse(page.evaluate(wide), "the start")
-        self.assertFalse(page.locator("#sidebar").is_visible())
-        page.evaluate("p => window.script.push(p)", [TEXT + "\n```\n" + "x" * 300 + "\n```\n" + "y" * 300])
-        page.fill("#prompt", "hello " + "z" * 200)
-        page.click("#send")
-        self.done(page)
-        self.assertFalse(page.evaluate(wide), "a conversation")
-        self.assertGreaterEqual(page.locator("#send").bounding_box()["height"], 40)
-        page.click("#settings")
-        page.wait_for_selector("dialog .group")
-        page.evaluate("document.querySelectorAll('dialog details').forEach(d => d.open = true)")
-        self.assertFalse(page.evaluate(wide), "the settings")
-        page.locator("dialog .close").click()
-        page.click("#show-sidebar")
-        page.wait_for_selector("#sidebar >> visible=true")
-        self.assertTrue(page.evaluate("document.querySelector('.stage').inert"))
-        page.get_by_role("button", name="Activity of the server").click()
-        page.wait_for_selector(".tile")
-        self.assertFalse(page.locator("#sidebar").is_visible())
-        self.assertFalse(page.evaluate(wide), "the activity")
-        page.context.close()
-
-    def test_keyboard_alone(self):
-        """A whole visit without the mouse."""
-        page, keys = self.page, self.page.keyboard
-        self.page.evaluate("window.script.push(['one'], ['two'], ['three'])")
-        keys.type("a question")
-        keys.press("Enter")
-        self.done()
-        keys.press("Escape")
-        keys.press("r")
-        self.done()
-        self.assertEqual(self.answer(), "two")
-        keys.press("[")
-        self.assertEqual(self.answer(), "one")
-        keys.press("Escape")
-        keys.press("e")
-        keys.type(", edited")
-        keys.press("Control+Enter")
-        self.done()
-        self.assertEqual(self.asked()["messages"][0]["content"], "a question, edited")
-        for key, title in (("s", "Settings"), ("m", "Model"), ("?", "Keys and help")):
-            page.evaluate("document.activeElement.blur()")
-            keys.press(key)
-            page.wait_for_selector("dialog[aria-label='%s']" % title)
-            keys.press("Tab")
-            self.assertTrue(page.evaluate("!!document.activeElement.closest('dialog')"))
-            keys.press("Escape")
-            page.wait_for_selector("dialog", state="detached")
-        page.evaluate("document.activeElement.blur()")
-        keys.press("j")
-        page.wait_for_selector(".tile")
-        keys.press("j")
-        page.wait_for_selector(".message.assistant")
-        keys.press("n")
-        page.wait_for_selector(".card")
-        self.assertEqual(page.evaluate("document.activeElement.id"), "prompt")
-        keys.press("Control+k")
-        self.assertEqual(page.evaluate("document.activeElement.id"), "search")
-        keys.type("question")
-        keys.press("Tab")
-        keys.press("Enter")
-        page.wait_for_selector(".message.assistant")
-        self.assertEqual(self.answer(), "three")
-        for _ in range(60):
-            keys.press("Tab")
-            self.assertTrue(page.evaluate("""document.activeElement === document.body ||
-                getComputedStyle(document.activeElement).outlineStyle !== 'none' || !!document.activeElement.closest('.box')"""),
-                            "the focus must be seen on " + page.evaluate("document.activeElement.outerHTML.slice(0, 80)"))
-
-    def test_single_keys_can_be_switched_off(self):
-        self.page.click("#settings")
-        self.page.locator("#single-keys").uncheck()
-        self.page.keyboard.press("Escape")
-        self.page.evaluate("document.activeElement.blur()")
-        self.page.keyboard.press("?")
-        self.assertEqual(self.page.locator("dialog").count(), 0)
-
-
 class Running(PageKit):
     def test_activity(self):
         self.set(max_tokens=1900, ban_eos_token=True, loop_detect_window=0)
@@ -780,7 +391,7 @@ class Running(PageKit):
         self.page.get_by_role("button", name=re.compile("^Cancel job")).click()
         wait_until(lambda: not self.jobs(), 10)
         self.page.get_by_text("No jobs now.").wait_for()
-        self.page.wait_for_function("/^0 of \\d+ pages$/.test([...document.querySelectorAll('.tile strong')].pop().textContent)")
+        self.until("/^0 of \\d+ pages$/.test([...document.querySelectorAll('.tile strong')].pop().textContent)")
         written = self.page.locator(".tile").nth(1).inner_text()
         self.assertRegex(written, r"[\d,]+ since the start")
 
@@ -794,7 +405,9 @@ class Running(PageKit):
 
     def test_errors_in_words(self):
         self.allowed = "503"
-        self.page.evaluate("window.script.push({status: 503, code: 'model_loading', message: 'the model is being loaded'}, ['there'])")
+        self.page.evaluate(
+            "window.script.push({status: 503, code: 'model_loading', message: 'the model is being loaded'}, ['there'])"
+        )
         self.say("hello")
         self.done()
         self.assertIn("The model is still loading", self.last().inner_text())
@@ -865,21 +478,9 @@ class Keys(PageKit):
         self.page.fill("#key", API)
         self.set(max_tokens=4)
         self.page.press("#key", "Enter")
-        self.page.wait_for_function("document.querySelector('.message.assistant .prose:not(.small-prose)')?.textContent.length > 1")
+        self.until("document.querySelector('.message.assistant .prose:not(.small-prose)')?.textContent.length > 1")
         self.done()
 
 
-def main():
-    server = Server(os.path.abspath(sys.argv[1]), "--no-model", auth=False, model=None)
-    told = json.loads(server.get("/", None)[2])
-    server.close()
-    if "without the chat page" in told["page"]:
-        skip("the program was built without the chat page")
-    if not CHROMIUM:
-        skip("chromium is not installed")
-    find_playwright()
-    run(globals())
-
-
 if __name__ == "__main__":
-    main()
+    main(globals())

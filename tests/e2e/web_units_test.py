@@ -6,6 +6,7 @@ build. Where a tool cannot be had, the test is skipped and says so.
 
 usage: web_units_test.py PROGRAM FIXTURES [unittest options]     run from the root of the repository
 """
+
 import glob
 import os
 import re
@@ -34,10 +35,24 @@ class Units(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="quipu-test-") as folder:
             sources = sorted(glob.glob("web/test/*.test.ts"))
             self.assertGreater(len(sources), 3)
-            subprocess.run(["esbuild", *sources, "--bundle", "--platform=node", "--format=esm", "--out-extension:.js=.mjs",
-                            "--outdir=" + folder, "--log-level=warning"], check=True, timeout=SECONDS)
+            subprocess.run(
+                [
+                    "esbuild",
+                    *sources,
+                    "--bundle",
+                    "--platform=node",
+                    "--format=esm",
+                    "--out-extension:.js=.mjs",
+                    "--outdir=" + folder,
+                    "--log-level=warning",
+                ],
+                check=True,
+                timeout=SECONDS,
+            )
             bundles = sorted(glob.glob(folder + "/*.mjs"))
-            ran = subprocess.run(["node", "--test", *bundles], capture_output=True, text=True, timeout=SECONDS, check=False)
+            ran = subprocess.run(
+                ["node", "--test", *bundles], capture_output=True, text=True, timeout=SECONDS, check=False
+            )
             self.assertEqual(ran.returncode, 0, ran.stdout[-8000:] + ran.stderr[-2000:])
             passed = re.search(r"^(?:#|ℹ) pass (\d+)$", ran.stdout, re.M)
             self.assertTrue(passed and int(passed.group(1)) >= len(sources), ran.stdout[-2000:])
@@ -50,11 +65,18 @@ class Units(unittest.TestCase):
                 self.skipTest("npm is not installed")
             os.makedirs(where, exist_ok=True)
             try:
-                subprocess.run(["npm", "install", "--silent", "--prefix", where, "typescript@5"], timeout=SECONDS, check=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                subprocess.run(
+                    ["npm", "install", "--silent", "--prefix", where, "typescript@5"],
+                    timeout=SECONDS,
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
             except (OSError, subprocess.SubprocessError):
                 self.skipTest("typescript cannot be installed")
-        ran = subprocess.run([compiler, "-p", "web/tsconfig.json"], capture_output=True, text=True, timeout=SECONDS, check=False)
+        ran = subprocess.run(
+            [compiler, "-p", "web/tsconfig.json"], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
         self.assertEqual(ran.returncode, 0, ran.stdout[-4000:])
 
 

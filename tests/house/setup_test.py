@@ -98,6 +98,21 @@ class Setup(unittest.TestCase):
         machine.stand_in("apt-get", "exit 0")
         self.check(machine, [], 1, ["still not there: gcc"], [])
 
+    def test_the_page_is_no_condition(self):
+        said = self.check(Machine(DEMO, install="E: Unable to locate package esbuild"), ["demo", "page"], 0,
+                          ["no package node-markdown-it, going on"], ["install", "update"])
+        self.assertNotIn("done", said)
+        self.check(Machine(DEMO, root=False), ["demo", "page"], 0, ["no terminal", "going on without: esbuild"], [])
+        self.check(Machine(DEMO, root=False, sudo=False), ["-y", "demo", "page", "browser"], 0,
+                   ["there is no sudo", "going on without"], [])
+        self.check(Machine(DEMO[1:], root=False, sudo=False), ["-y", "demo", "page"], 1, ["there is no sudo"], [])
+        self.check(Machine(DEMO), ["demo", "page"], 0, ["esbuild: bundles", "done"],
+                   ["install --no-install-recommends esbuild python3 node-markdown-it"])
+
+    def test_the_page_alone(self):
+        self.check(Machine(DEMO, install="E: Unable to locate package esbuild"), ["page"], 1,
+                   ["apt-get install failed"], ["update"])
+
     def test_another_distribution(self):
         self.check(Machine([], dpkg=False), [], 0, ["no Debian or Ubuntu", "libjansson-dev"], [])
 

@@ -26,19 +26,32 @@ interface Chunk {
     model?: string;
     usage?: Usage | null;
     prompt_progress?: { total: number; processed: number };
-    choices?: { delta?: { content?: string; reasoning_content?: string; reasoning?: string };
-                finish_reason?: string | null }[];
+    choices?: {
+        delta?: { content?: string; reasoning_content?: string; reasoning?: string };
+        finish_reason?: string | null;
+    }[];
 }
 
 export function newRun(conversation: Conversation, message: Message): Run {
-    return { conversation, message, abort: new AbortController(), phase: "waiting", read: null, began: performance.now() };
+    return {
+        conversation,
+        message,
+        abort: new AbortController(),
+        phase: "waiting",
+        read: null,
+        began: performance.now(),
+    };
 }
 
 function takeUsage(m: Message, u: Usage, firstSeconds: number | null): void {
     const figures: Figures = {
-        promptTokens: u.prompt_tokens ?? 0, cachedTokens: u.prompt_tokens_details?.cached_tokens ?? 0,
-        tokens: u.completion_tokens ?? 0, reasoningTokens: u.completion_tokens_details?.reasoning_tokens ?? 0,
-        promptSeconds: u.prompt_time ?? null, firstSeconds, perSecond: u.completion_tokens_per_sec ?? null,
+        promptTokens: u.prompt_tokens ?? 0,
+        cachedTokens: u.prompt_tokens_details?.cached_tokens ?? 0,
+        tokens: u.completion_tokens ?? 0,
+        reasoningTokens: u.completion_tokens_details?.reasoning_tokens ?? 0,
+        promptSeconds: u.prompt_time ?? null,
+        firstSeconds,
+        perSecond: u.completion_tokens_per_sec ?? null,
         seconds: u.completion_time ?? null,
     };
     m.figures = figures;
@@ -51,7 +64,8 @@ class Reader {
     constructor(private readonly run: Run) {}
 
     take(chunk: Chunk): void {
-        const m = this.run.message, choice = chunk.choices?.[0];
+        const m = this.run.message,
+            choice = chunk.choices?.[0];
         if (chunk.model) m.model = chunk.model;
         if (chunk.prompt_progress) {
             this.run.phase = "reading";
@@ -96,7 +110,8 @@ class Reader {
 
 // Comes back when the answer has ended, in whatever way; how is in message.ending and message.fault.
 export async function write(run: Run, continues: boolean, changed: () => void): Promise<void> {
-    const m = run.message, reader = new Reader(run);
+    const m = run.message,
+        reader = new Reader(run);
     const body = buildRequest(run.conversation, m, continues);
     m.ending = "";
     m.fault = null;

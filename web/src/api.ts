@@ -21,8 +21,12 @@ function headers(kind: KeyKind): Record<string, string> {
 // The members of {"error": {...}}, whatever else came instead.
 export function faultOf(status: number, body: unknown, retryAfter: number | null): Fault {
     const error = (body as { error?: { message?: unknown; code?: unknown } } | null)?.error;
-    return { status, code: typeof error?.code === "string" ? error.code : "",
-             message: typeof error?.message === "string" ? error.message : "the server answered " + status, retryAfter };
+    return {
+        status,
+        code: typeof error?.code === "string" ? error.code : "",
+        message: typeof error?.message === "string" ? error.message : "the server answered " + status,
+        retryAfter,
+    };
 }
 
 async function problemOf(answer: Response): Promise<Problem> {
@@ -34,7 +38,11 @@ async function problemOf(answer: Response): Promise<Problem> {
 export async function call(path: string, options: RequestInit = {}, kind: KeyKind = "api"): Promise<Response> {
     let answer: Response;
     try {
-        answer = await fetch(path, { ...options, headers: { ...headers(kind), ...options.headers }, cache: "no-store" });
+        answer = await fetch(path, {
+            ...options,
+            headers: { ...headers(kind), ...options.headers },
+            cache: "no-store",
+        });
     } catch (e) {
         if (e instanceof DOMException && e.name === "AbortError") throw e;
         throw new Problem({ status: 0, code: "", message: "the server cannot be reached", retryAfter: null });
@@ -50,10 +58,16 @@ export async function getJson<T>(path: string, kind: KeyKind = "api"): Promise<T
 // The events of one streamed answer as parsed JSON. Ends at [DONE]; an error event is thrown as a Problem. Leaving the
 // loop or aborting the signal closes the connection, and with it the server's job.
 export async function* stream(path: string, body: object, signal: AbortSignal): AsyncGenerator<unknown> {
-    const answer = await call(path, { method: "POST", body: JSON.stringify(body), signal,
-                                      headers: { "Content-Type": "application/json" } });
+    const answer = await call(path, {
+        method: "POST",
+        body: JSON.stringify(body),
+        signal,
+        headers: { "Content-Type": "application/json" },
+    });
     if (!answer.body) return;
-    const reader = answer.body.getReader(), decoder = new TextDecoder(), parser = new SseParser();
+    const reader = answer.body.getReader(),
+        decoder = new TextDecoder(),
+        parser = new SseParser();
     try {
         for (;;) {
             const { done, value } = await reader.read();

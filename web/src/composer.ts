@@ -14,7 +14,11 @@ export class Composer {
     private owner: string;
     private isStop: boolean | null = null;
 
-    constructor(private readonly library: Library, private readonly talk: Talk, private readonly model: ModelWatch) {
+    constructor(
+        private readonly library: Library,
+        private readonly talk: Talk,
+        private readonly model: ModelWatch,
+    ) {
         this.owner = library.current.id;
         byId("composer").addEventListener("submit", e => {
             e.preventDefault();
@@ -81,13 +85,20 @@ export class Composer {
             this.button.classList.toggle("is-stop", isStop);
         }
         this.button.disabled = !isStop && !this.box.value.trim();
-        say(byId("hint"), isStop ? "Escape stops the answer" : "Enter sends, Shift+Enter makes a line, ? outside the box lists the keys");
+        say(
+            byId("hint"),
+            isStop
+                ? "Escape stops the answer"
+                : "Enter sends, Shift+Enter makes a line, ? outside the box lists the keys",
+        );
         this.showContext();
     }
 
     private showContext(): void {
         const most = this.model.card?.max_model_len ?? 0;
-        const figures = path(this.library.current).reverse().find(m => m.figures)?.figures;
+        const figures = path(this.library.current)
+            .reverse()
+            .find(m => m.figures)?.figures;
         const used = figures ? figures.promptTokens + figures.tokens : 0;
         const place = byId("context");
         say(place, used && most ? count(used) + " of " + count(most) + " tokens" : "");

@@ -5,8 +5,11 @@ export type Child = Node | string | null | undefined | false;
 export type Props = Record<string, unknown>;
 
 // Functions become listeners (`onclick`), true an empty attribute, false, null and undefined none.
-export function el<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {},
-                                                          ...children: Child[]): HTMLElementTagNameMap[K] {
+export function el<K extends keyof HTMLElementTagNameMap>(
+    tag: K,
+    props: Props = {},
+    ...children: Child[]
+): HTMLElementTagNameMap[K] {
     const node = document.createElement(tag);
     for (const [name, value] of Object.entries(props)) {
         if (typeof value === "function") node.addEventListener(name.slice(2), value as EventListener);

@@ -24,11 +24,21 @@ interface Description {
 
 export function fieldsOf(description: Description): Map<string, Field> {
     const properties = description.components?.schemas?.ChatRequest?.properties ?? {};
-    return new Map(Object.entries(properties).map(([name, p]) => {
-        const open = typeof p.exclusiveMinimum === "number" ? p.exclusiveMinimum : null;
-        return [name, { type: p.type ?? "", lowest: p.minimum ?? open, highest: p.maximum ?? null,
-                        standard: p.default ?? null, isBuilt: !p["x-unsupported"] }];
-    }));
+    return new Map(
+        Object.entries(properties).map(([name, p]) => {
+            const open = typeof p.exclusiveMinimum === "number" ? p.exclusiveMinimum : null;
+            return [
+                name,
+                {
+                    type: p.type ?? "",
+                    lowest: p.minimum ?? open,
+                    highest: p.maximum ?? null,
+                    standard: p.default ?? null,
+                    isBuilt: !p["x-unsupported"],
+                },
+            ];
+        }),
+    );
 }
 
 let known: Promise<Map<string, Field>> | null = null;

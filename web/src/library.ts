@@ -11,10 +11,10 @@ import type { Conversation, Heading } from "./types";
 const WAIT_MS = 1000;
 
 export class Library {
-    readonly listed = new Signal<void>();           // the list has changed
-    readonly opened = new Signal<Conversation>();   // another conversation is shown
-    readonly touched = new Signal<Conversation>();  // something in a conversation has changed
-    readonly failed = new Signal<string>();         // the browser did not keep something
+    readonly listed = new Signal<void>(); // the list has changed
+    readonly opened = new Signal<Conversation>(); // another conversation is shown
+    readonly touched = new Signal<Conversation>(); // something in a conversation has changed
+    readonly failed = new Signal<string>(); // the browser did not keep something
     readonly runs = new Map<string, Run>();
     headings: Heading[] = [];
     current: Conversation = newConversation(prefs.system);
@@ -92,9 +92,12 @@ export class Library {
             await this.store.write(c);
         } catch (e) {
             const isFull = e instanceof DOMException && e.name === "QuotaExceededError";
-            this.failed.tell(isFull ? "The browser's storage is full. Export conversations and delete some; new messages are " +
-                                      "not kept until then."
-                                    : "The browser could not keep the conversation: " + String(e));
+            this.failed.tell(
+                isFull
+                    ? "The browser's storage is full. Export conversations and delete some; new messages are " +
+                          "not kept until then."
+                    : "The browser could not keep the conversation: " + String(e),
+            );
             return;
         }
         const heading = headingOf(c);

@@ -7,12 +7,15 @@ const SLOW_MS = 12; // a block that takes longer than this to draw is drawn less
 
 export class LiveText {
     private text = "";
-    private final = 0;      // characters drawn for good
+    private final = 0; // characters drawn for good
     private finalNodes = 0; // and what they became
     private frame = 0;
     private notBefore = 0;
 
-    constructor(readonly element: HTMLElement, private readonly drawn: () => void) {}
+    constructor(
+        readonly element: HTMLElement,
+        private readonly drawn: () => void,
+    ) {}
 
     // The whole text so far.
     grow(text: string): void {
@@ -47,7 +50,8 @@ export class LiveText {
 
     // Draws for good what has got a block after it.
     private settle(): void {
-        const tail = this.text.slice(this.final), at = lastBlock(tail);
+        const tail = this.text.slice(this.final),
+            at = lastBlock(tail);
         if (at <= 0) return;
         const nodes = [...renderMarkdown(tail.slice(0, at)).childNodes];
         patchChildren(this.element, this.finalNodes, nodes);

@@ -18,7 +18,10 @@ import { titleOf } from "./tree";
 import { showWelcome } from "./welcome";
 
 const THEMES: [Theme, "system" | "sun" | "moon", string][] = [
-    ["system", "system", "Theme: as the system"], ["light", "sun", "Theme: light"], ["dark", "moon", "Theme: dark"]];
+    ["system", "system", "Theme: as the system"],
+    ["light", "sun", "Theme: light"],
+    ["dark", "moon", "Theme: dark"],
+];
 
 function drawTheme(button: HTMLElement): void {
     const row = THEMES.find(t => t[0] === readTheme())!;
@@ -28,7 +31,8 @@ function drawTheme(button: HTMLElement): void {
 }
 
 function nextTheme(button: HTMLElement): void {
-    const at = THEMES.findIndex(t => t[0] === readTheme()), row = THEMES[(at + 1) % THEMES.length]!;
+    const at = THEMES.findIndex(t => t[0] === readTheme()),
+        row = THEMES[(at + 1) % THEMES.length]!;
     chooseTheme(row[0]);
     drawTheme(button);
     announce(row[2]);
@@ -40,7 +44,8 @@ function go(address: string): void {
 
 // What the address says is shown; what is not there leads to a new conversation.
 async function route(library: Library, activity: Activity): Promise<void> {
-    const isActivity = location.hash === "#/activity", id = /^#\/c\/(\w+)$/.exec(location.hash)?.[1];
+    const isActivity = location.hash === "#/activity",
+        id = /^#\/c\/(\w+)$/.exec(location.hash)?.[1];
     byId("chat").hidden = isActivity;
     activity.show(isActivity);
     if (id && !(await library.open(id))) history.replaceState(null, "", "#/");
@@ -55,10 +60,11 @@ function title(library: Library): void {
 }
 
 function shortcuts(library: Library, talk: Talk, thread: Thread, composer: Composer, sidebar: Sidebar): Shortcut[] {
-    const onLast = (act: "retry" | "edit" | "previous" | "next" | "goOn" | "copy", role: "user" | "assistant") => (): void => {
-        const view = thread.last(role);
-        if (view) thread.act(act, view);
-    };
+    const onLast =
+        (act: "retry" | "edit" | "previous" | "next" | "goOn" | "copy", role: "user" | "assistant") => (): void => {
+            const view = thread.last(role);
+            if (view) thread.act(act, view);
+        };
     const escape = (): void => {
         if (library.run) talk.stop(library.current);
         else if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
@@ -107,13 +113,22 @@ async function greet(model: ModelWatch): Promise<void> {
 }
 
 async function start(): Promise<void> {
-    const library = await Library.start(), talk = new Talk(library), model = new ModelWatch();
+    const library = await Library.start(),
+        talk = new Talk(library),
+        model = new ModelWatch();
     const settings = (): void => void openSettings(library);
-    const thread = new Thread(library, talk, settings), composer = new Composer(library, talk, model);
+    const thread = new Thread(library, talk, settings),
+        composer = new Composer(library, talk, model);
     const activity = new Activity(() => backToChat(library));
     let keys: Shortcut[] = [];
-    const sidebar = new Sidebar(library, { activity: () => toggleActivity(library), settings, help: () => openHelp(keys), theme: nextTheme,
-                                           conversation: id => go("#/c/" + id), fresh: () => fresh(library, composer) });
+    const sidebar = new Sidebar(library, {
+        activity: () => toggleActivity(library),
+        settings,
+        help: () => openHelp(keys),
+        theme: nextTheme,
+        conversation: id => go("#/c/" + id),
+        fresh: () => fresh(library, composer),
+    });
     keys = shortcuts(library, talk, thread, composer, sidebar);
     listenForKeys(keys);
     composer.box.addEventListener("keydown", e => {
@@ -139,7 +154,8 @@ async function start(): Promise<void> {
     });
     await route(library, activity);
     thread.draw();
-    if (!library.store.isKept) toast("This browser keeps nothing for the page; export what you need before you close it.");
+    if (!library.store.isKept)
+        toast("This browser keeps nothing for the page; export what you need before you close it.");
     if (matchMedia("(pointer: fine)").matches) composer.box.focus();
     await greet(model);
 }

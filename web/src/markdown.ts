@@ -9,9 +9,49 @@ const md = new MarkdownIt({ html: false, linkify: true, breaks: false });
 const escape = (text: string): string => md.utils.escapeHtml(text);
 
 const CLEAN = {
-    ALLOWED_TAGS: ["p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "strong", "em", "s", "a", "ul", "ol", "li", "blockquote",
-                   "table", "thead", "tbody", "tr", "th", "td", "div", "span", "pre", "code", "button"],
-    ALLOWED_ATTR: ["href", "title", "class", "start", "target", "rel", "type", "tabindex", "data-copy", "role", "aria-label"],
+    ALLOWED_TAGS: [
+        "p",
+        "br",
+        "hr",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "strong",
+        "em",
+        "s",
+        "a",
+        "ul",
+        "ol",
+        "li",
+        "blockquote",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "div",
+        "span",
+        "pre",
+        "code",
+        "button",
+    ],
+    ALLOWED_ATTR: [
+        "href",
+        "title",
+        "class",
+        "start",
+        "target",
+        "rel",
+        "type",
+        "tabindex",
+        "data-copy",
+        "role",
+        "aria-label",
+    ],
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,
     ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
@@ -22,10 +62,17 @@ const CLEAN = {
 function codeBlock(code: string, language: string): string {
     const coloured = colour(code, language.toLowerCase());
     const name = escape(language.slice(0, 40));
-    return '<div class="code"><div class="code-bar"><span class="code-name">' + name + "</span>" +
-           '<button type="button" data-copy="code" class="small">Copy</button></div>' +
-           '<pre tabindex="0" role="region" aria-label="Code' + (name ? ": " + name : "") + '"><code>' +
-           (coloured ?? escape(code)) + "</code></pre></div>\n";
+    return (
+        '<div class="code"><div class="code-bar"><span class="code-name">' +
+        name +
+        "</span>" +
+        '<button type="button" data-copy="code" class="small">Copy</button></div>' +
+        '<pre tabindex="0" role="region" aria-label="Code' +
+        (name ? ": " + name : "") +
+        '"><code>' +
+        (coloured ?? escape(code)) +
+        "</code></pre></div>\n"
+    );
 }
 
 const fence: Rule = (tokens, i) => codeBlock(tokens[i]!.content, tokens[i]!.info.trim().split(/[\s{]/)[0]!);
@@ -38,20 +85,32 @@ const link: Rule = (tokens, i, options, env, self) => {
 };
 
 const image: Rule = (tokens, i, options, env, self) => {
-    const token = tokens[i]!, words = self.renderInlineAsText(token.children ?? [], options, env) || "image";
-    return '<a class="image-link" target="_blank" rel="noopener noreferrer" href="' + escape(token.attrGet("src") ?? "") + '">' +
-           escape(words) + "</a>";
+    const token = tokens[i]!,
+        words = self.renderInlineAsText(token.children ?? [], options, env) || "image";
+    return (
+        '<a class="image-link" target="_blank" rel="noopener noreferrer" href="' +
+        escape(token.attrGet("src") ?? "") +
+        '">' +
+        escape(words) +
+        "</a>"
+    );
 };
 
 // Columns come with a style attribute, which the page's policy forbids; a class does the same.
 const cell: Rule = (tokens, i, options, env, self) => {
-    const token: Token = tokens[i]!, side = /text-align:(right|center)/.exec(token.attrGet("style") ?? "");
+    const token: Token = tokens[i]!,
+        side = /text-align:(right|center)/.exec(token.attrGet("style") ?? "");
     token.attrs = side ? [["class", side[1]!]] : null;
     return self.renderToken(tokens, i, options);
 };
 
 Object.assign(md.renderer.rules, {
-    fence, code_block: indented, link_open: link, image, th_open: cell, td_open: cell,
+    fence,
+    code_block: indented,
+    link_open: link,
+    image,
+    th_open: cell,
+    td_open: cell,
     table_open: () => '<div class="table" tabindex="0" role="region" aria-label="Table"><table>\n',
     table_close: () => "</table></div>\n",
 });
@@ -64,7 +123,8 @@ export function renderMarkdown(text: string): DocumentFragment {
 // there is only one block.
 export function lastBlock(text: string): number {
     let start = 0;
-    for (const token of md.parse(text, {})) if (token.level === 0 && token.map && token.nesting >= 0) start = token.map[0];
+    for (const token of md.parse(text, {}))
+        if (token.level === 0 && token.map && token.nesting >= 0) start = token.map[0];
     let at = 0;
     for (; start > 0; start--) at = text.indexOf("\n", at) + 1;
     return at;

@@ -6,30 +6,41 @@ import { count, plural, rate, seconds } from "./format";
 import { icon, type IconName } from "./icons";
 import { LiveText } from "./live";
 import { explain } from "./problems";
-import type { Fault, Figures, Message } from "./types";
+import type { Ending, Fault, Figures, Message } from "./types";
 
 export type Act = "copy" | "edit" | "retry" | "goOn" | "erase" | "previous" | "next" | "key" | "settings";
 
 export interface Surroundings {
     run: Run | undefined; // of this very message
-    isBusy: boolean;      // the conversation is being answered
-    place: number;        // among its siblings, from 0
+    isBusy: boolean; // the conversation is being answered
+    place: number; // among its siblings, from 0
     siblings: number;
 }
 
 const TOOLS: [Act, IconName, string][] = [
-    ["copy", "copy", "Copy"], ["edit", "pencil", "Edit"], ["retry", "retry", "Ask again"], ["goOn", "forward", "Go on"],
+    ["copy", "copy", "Copy"],
+    ["edit", "pencil", "Edit"],
+    ["retry", "retry", "Ask again"],
+    ["goOn", "forward", "Go on"],
     ["erase", "trash", "Delete"],
 ];
 
 function figureTexts(f: Figures): [string, string][] {
-    const all: [string, string][] = [[plural(f.tokens, "token"), f.reasoningTokens ? count(f.reasoningTokens) + " of them thoughts"
-                                                                                   : "length of the answer"]];
-    if (f.perSecond) all.push([rate(f.perSecond) + " per second", "speed of writing, from the first token to the last"]);
-    if (f.firstSeconds !== null) all.push([seconds(f.firstSeconds) + " to the first", "from sending to the first text, as seen here"]);
+    const all: [string, string][] = [
+        [
+            plural(f.tokens, "token"),
+            f.reasoningTokens ? count(f.reasoningTokens) + " of them thoughts" : "length of the answer",
+        ],
+    ];
+    if (f.perSecond)
+        all.push([rate(f.perSecond) + " per second", "speed of writing, from the first token to the last"]);
+    if (f.firstSeconds !== null)
+        all.push([seconds(f.firstSeconds) + " to the first", "from sending to the first text, as seen here"]);
     if (f.promptTokens)
-        all.push([count(f.promptTokens) + " read" + (f.cachedTokens ? ", " + count(f.cachedTokens) + " cached" : ""),
-                  "tokens of the prompt, and how many of them the server had in its cache"]);
+        all.push([
+            count(f.promptTokens) + " read" + (f.cachedTokens ? ", " + count(f.cachedTokens) + " cached" : ""),
+            "tokens of the prompt, and how many of them the server had in its cache",
+        ]);
     return all;
 }
 
@@ -38,6 +49,11 @@ function phaseWords(run: Run): string {
     if (run.phase === "reading" && run.read && run.read.total > 0)
         return "Reading the conversation, " + Math.round((100 * run.read.done) / run.read.total) + " %";
     return "";
+}
+
+// One that never got an end was cut off: its page was closed.
+function endingOf(m: Message, isRunning: boolean): Ending {
+    return isRunning ? "" : m.ending || "cut";
 }
 
 export class MessageView {
@@ -59,10 +75,18 @@ export class MessageView {
     private wasRunning = false;
     private shownFault: Fault | null = null;
 
-    constructor(readonly message: Message, private readonly act: (act: Act, view: MessageView) => void, drawn: () => void) {
+    constructor(
+        readonly message: Message,
+        private readonly act: (act: Act, view: MessageView) => void,
+        drawn: () => void,
+    ) {
         const isUser = message.role === "user";
-        this.element = el("article", { class: "message " + message.role, "data-id": message.id, tabindex: "-1",
-                                       "aria-label": isUser ? "Your message" : "Answer" });
+        this.element = el("article", {
+            class: "message " + message.role,
+            "data-id": message.id,
+            tabindex: "-1",
+            "aria-label": isUser ? "Your message" : "Answer",
+        });
         this.makeForks();
         for (const [name, picture, label] of TOOLS) this.tools.append(this.button(name, picture, label));
         if (isUser) {
@@ -79,14 +103,28 @@ export class MessageView {
     }
 
     private button(name: Act, picture: IconName, label: string): HTMLButtonElement {
-        const button = el("button", { type: "button", class: "plain tool", title: label, "aria-label": label, "data-act": name,
-                                      onclick: () => this.act(name, this) }, icon(picture));
+        const button = el(
+            "button",
+            {
+                type: "button",
+                class: "plain tool",
+                title: label,
+                "aria-label": label,
+                "data-act": name,
+                onclick: () => this.act(name, this),
+            },
+            icon(picture),
+        );
         this.buttons.set(name, button);
         return button;
     }
 
     private makeForks(): void {
-        this.forks.append(this.button("previous", "left", "Previous version"), this.place, this.button("next", "right", "Next version"));
+        this.forks.append(
+            this.button("previous", "left", "Previous version"),
+            this.place,
+            this.button("next", "right", "Next version"),
+        );
     }
 
     update(s: Surroundings): void {
@@ -129,31 +167,54 @@ export class MessageView {
         if (!fault) return;
         const { title, advice, action } = explain(fault);
         const labels = { retry: "Try again", key: "Enter the key", settings: "Open the settings", none: "" };
-        const button = action === "none" ? null :
-            el("button", { type: "button", class: "small", onclick: () => this.act(action, this) }, labels[action]);
-        replace(this.fault, el("strong", {}, title), el("p", { class: "said" }, fault.message), el("p", {}, advice), button);
+        const button =
+            action === "none"
+                ? null
+                : el(
+                      "button",
+                      { type: "button", class: "small", onclick: () => this.act(action, this) },
+                      labels[action],
+                  );
+        replace(
+            this.fault,
+            el("strong", {}, title),
+            el("p", { class: "said" }, fault.message),
+            el("p", {}, advice),
+            button,
+        );
     }
 
     private drawUnder(s: Surroundings, isRunning: boolean): void {
-        const m = this.message, isAnswer = m.role === "assistant";
+        const m = this.message,
+            isAnswer = m.role === "assistant";
         this.forks.hidden = s.siblings < 2;
         say(this.place, s.place + 1 + " / " + s.siblings);
         this.place.setAttribute("aria-label", "Version " + (s.place + 1) + " of " + s.siblings);
         const isOff: Partial<Record<Act, boolean>> = {
-            previous: s.isBusy || s.place === 0, next: s.isBusy || s.place === s.siblings - 1, edit: s.isBusy, retry: s.isBusy,
+            previous: s.isBusy || s.place === 0,
+            next: s.isBusy || s.place === s.siblings - 1,
+            edit: s.isBusy,
+            retry: s.isBusy,
             goOn: s.isBusy,
         };
         for (const [name, button] of this.buttons) button.disabled = isOff[name] ?? false;
         this.buttons.get("retry")!.hidden = !isAnswer;
-        this.buttons.get("goOn")!.hidden = !isAnswer || !m.text || m.ending === "stop" || m.ending === "";
+        this.buttons.get("goOn")!.hidden = !isAnswer || !m.text || ["", "stop"].includes(endingOf(m, isRunning));
         this.tools.hidden = isRunning;
         if (isAnswer) this.drawFigures(isRunning);
     }
 
     private drawFigures(isRunning: boolean): void {
-        const m = this.message, parts = m.figures ? figureTexts(m.figures) : [];
-        const why = { length: "cut off by the limit of length", stopped: "stopped by you", cut: "the page was closed meanwhile",
-                      failed: "", stop: "", "": "" }[isRunning ? "" : m.ending];
+        const m = this.message,
+            parts = m.figures ? figureTexts(m.figures) : [];
+        const why = {
+            length: "cut off by the limit of length",
+            stopped: "stopped by you",
+            cut: "left unfinished",
+            failed: "",
+            stop: "",
+            "": "",
+        }[endingOf(m, isRunning)];
         const shown = isRunning ? parts.slice(0, 2) : parts;
         if (why) shown.unshift([why, "why the answer ends here"]);
         const spans = shown.map(([words, about]) => el("span", { title: about }, words));
@@ -181,10 +242,18 @@ export class MessageView {
             else return;
             e.stopPropagation();
         };
-        const form = el("form", { class: "edit", onsubmit: submit }, box,
-                        el("div", { class: "row end" }, el("span", { class: "hint grow" }, "Ctrl+Enter saves, Escape leaves it as it was"),
-                           el("button", { type: "button", class: "small", onclick: () => end(null) }, "Cancel"),
-                           el("button", { type: "submit", class: "small main" }, this.plain ? "Ask" : "Save")));
+        const form = el(
+            "form",
+            { class: "edit", onsubmit: submit },
+            box,
+            el(
+                "div",
+                { class: "row end" },
+                el("span", { class: "hint grow" }, "Ctrl+Enter saves, Escape leaves it as it was"),
+                el("button", { type: "button", class: "small", onclick: () => end(null) }, "Cancel"),
+                el("button", { type: "submit", class: "small main" }, this.plain ? "Ask" : "Save"),
+            ),
+        );
         box.addEventListener("keydown", keys);
         this.element.classList.add("editing");
         body.replaceWith(form);

@@ -27,5 +27,6 @@ function patch(old: Node, wanted: Node): void {
 
 function patchAttributes(old: Element, wanted: Element): void {
     for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name)) old.removeAttribute(name);
-    for (const { name, value } of wanted.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    for (const { name, value } of wanted.attributes)
+        if (old.getAttribute(name) !== value) old.setAttribute(name, value);
 }

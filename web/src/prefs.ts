@@ -5,8 +5,14 @@ import { Signal } from "./signal";
 export type Value = number | boolean | string | string[];
 export type Settings = Record<string, Value>;
 
-const PLACES = { key: "quipu.key", admin: "quipu.admin", settings: "quipu.settings", system: "quipu.system",
-                 single: "quipu.singleKeys", sidebar: "quipu.sidebar" };
+const PLACES = {
+    key: "quipu.key",
+    admin: "quipu.admin",
+    settings: "quipu.settings",
+    system: "quipu.system",
+    single: "quipu.singleKeys",
+    sidebar: "quipu.sidebar",
+};
 type Place = keyof typeof PLACES;
 
 // Where the browser keeps nothing, what is set lasts as long as the page.
@@ -33,8 +39,12 @@ function set(place: Place, value: string): void {
 export const settingsChanged = new Signal<void>();
 
 function isValue(v: unknown): v is Value {
-    return typeof v === "boolean" || typeof v === "string" || (typeof v === "number" && Number.isFinite(v)) ||
-           (Array.isArray(v) && v.every(x => typeof x === "string"));
+    return (
+        typeof v === "boolean" ||
+        typeof v === "string" ||
+        (typeof v === "number" && Number.isFinite(v)) ||
+        (Array.isArray(v) && v.every(x => typeof x === "string"))
+    );
 }
 
 export function readSettings(): Settings {
@@ -63,14 +73,34 @@ export function replaceSettings(settings: Settings): void {
 }
 
 export const prefs = {
-    get key(): string { return get("key") ?? ""; },
-    set key(value: string) { set("key", value); },
-    get admin(): string { return get("admin") ?? ""; },
-    set admin(value: string) { set("admin", value); },
-    get system(): string { return get("system") ?? ""; },
-    set system(value: string) { set("system", value); },
-    get singleKeys(): boolean { return get("single") !== "off"; },
-    set singleKeys(on: boolean) { set("single", on ? "" : "off"); },
-    get sidebar(): boolean { return get("sidebar") !== "off"; },
-    set sidebar(on: boolean) { set("sidebar", on ? "" : "off"); },
+    get key(): string {
+        return get("key") ?? "";
+    },
+    set key(value: string) {
+        set("key", value);
+    },
+    get admin(): string {
+        return get("admin") ?? "";
+    },
+    set admin(value: string) {
+        set("admin", value);
+    },
+    get system(): string {
+        return get("system") ?? "";
+    },
+    set system(value: string) {
+        set("system", value);
+    },
+    get singleKeys(): boolean {
+        return get("single") !== "off";
+    },
+    set singleKeys(on: boolean) {
+        set("single", on ? "" : "off");
+    },
+    get sidebar(): boolean {
+        return get("sidebar") !== "off";
+    },
+    set sidebar(on: boolean) {
+        set("sidebar", on ? "" : "off");
+    },
 };

@@ -24,8 +24,12 @@ export async function openSettings(library: Library): Promise<void> {
     }
     const body = el("div", { class: "stack" });
     const dialog = openDialog("Settings", "side", body);
-    const draw = (): void => body.replaceChildren(
-        systemPart(library), ...(fields.size ? [waysPart(draw), ...groups(fields)] : []), pagePart(library, () => dialog.close()));
+    const draw = (): void =>
+        body.replaceChildren(
+            systemPart(library),
+            ...(fields.size ? [waysPart(draw), ...groups(fields)] : []),
+            pagePart(library, () => dialog.close()),
+        );
     draw();
 }
 
@@ -33,8 +37,12 @@ export async function openSettings(library: Library): Promise<void> {
 
 function systemPart(library: Library): Node {
     const c = library.current;
-    const box = el("textarea", { id: "system", rows: "3", "aria-describedby": "system-about",
-                                 placeholder: "You are a helpful assistant who answers briefly." });
+    const box = el("textarea", {
+        id: "system",
+        rows: "3",
+        "aria-describedby": "system-about",
+        placeholder: "You are a helpful assistant who answers briefly.",
+    });
     box.value = c.system;
     box.oninput = () => {
         c.system = box.value;
@@ -42,12 +50,28 @@ function systemPart(library: Library): Node {
     };
     const forAll = (): void => {
         prefs.system = box.value;
-        toast(box.value.trim() ? "New conversations begin with this system prompt." : "New conversations begin without a system prompt.");
+        toast(
+            box.value.trim()
+                ? "New conversations begin with this system prompt."
+                : "New conversations begin without a system prompt.",
+        );
     };
-    return el("section", { class: "setting" }, el("label", { for: "system" }, "System prompt"), box,
-              el("p", { class: "quiet", id: "system-about" }, "Told to the model before all else, in this conversation: who it is, how it " +
-                 "should answer."),
-              el("div", { class: "row end" }, el("button", { type: "button", class: "small", onclick: forAll }, "Use for new ones too")));
+    return el(
+        "section",
+        { class: "setting" },
+        el("label", { for: "system" }, "System prompt"),
+        box,
+        el(
+            "p",
+            { class: "quiet", id: "system-about" },
+            "Told to the model before all else, in this conversation: who it is, how it " + "should answer.",
+        ),
+        el(
+            "div",
+            { class: "row end" },
+            el("button", { type: "button", class: "small", onclick: forAll }, "Use for new ones too"),
+        ),
+    );
 }
 
 // ---- samplers ----
@@ -60,7 +84,13 @@ function waysPart(redraw: () => void): Node {
         redraw();
     };
     const buttons = WAYS.map(([name, about, settings]) =>
-        el("button", { type: "button", class: "way", onclick: () => take(settings) }, el("strong", {}, name), el("span", {}, about)));
+        el(
+            "button",
+            { type: "button", class: "way", onclick: () => take(settings) },
+            el("strong", {}, name),
+            el("span", {}, about),
+        ),
+    );
     return el("section", { class: "ways", "aria-label": "Ways of answering" }, ...buttons);
 }
 
@@ -74,21 +104,35 @@ function groups(fields: Map<string, Field>): Node[] {
 function groupPart(group: Group, samplers: Sampler[], fields: Map<string, Field>): HTMLDetailsElement {
     const tally = el("span", { class: "tally" });
     const recount = (): void => {
-        const settings = readSettings(), n = samplers.filter(s => s.name in settings).length;
+        const settings = readSettings(),
+            n = samplers.filter(s => s.name in settings).length;
         say(tally, n ? n + " set" : "");
     };
     recount();
     const isOpen = group.isOpen || tally.textContent !== "";
-    return el("details", { class: "group", open: isOpen }, el("summary", {}, group.title, tally),
-              group.about ? el("p", { class: "quiet" }, group.about) : null,
-              ...samplers.map(s => samplerPart(s, fields.get(s.name)!, recount)));
+    return el(
+        "details",
+        { class: "group", open: isOpen },
+        el("summary", {}, group.title, tally),
+        group.about ? el("p", { class: "quiet" }, group.about) : null,
+        ...samplers.map(s => samplerPart(s, fields.get(s.name)!, recount)),
+    );
 }
 
 function samplerPart(s: Sampler, field: Field, changed: () => void): Node {
-    const id = "set-" + s.name, fault = el("p", { class: "field-fault", role: "alert" });
+    const id = "set-" + s.name,
+        fault = el("p", { class: "field-fault", role: "alert" });
     const part = el("div", { class: "setting" });
-    const reset = el("button", { type: "button", class: "plain tool reset", title: "Back to the server's own",
-                                 "aria-label": s.label + ": back to the server's own" }, icon("retry"));
+    const reset = el(
+        "button",
+        {
+            type: "button",
+            class: "plain tool reset",
+            title: "Back to the server's own",
+            "aria-label": s.label + ": back to the server's own",
+        },
+        icon("retry"),
+    );
     const set = (value: Value | undefined): void => {
         changeSetting(s.name, value);
         part.classList.toggle("is-set", value !== undefined);
@@ -103,10 +147,23 @@ function samplerPart(s: Sampler, field: Field, changed: () => void): Node {
     };
     reset.hidden = !(s.name in readSettings());
     part.classList.toggle("is-set", !reset.hidden);
-    part.append(el("div", { class: "setting-head" }, el("label", { for: id }, s.label), el("code", {}, s.name),
-                   el("span", { class: "grow" }), reset, ...control.beside));
-    add(part, ...control.below, fault,
-                el("p", { class: "quiet", id: id + "-about" }, s.about, el("span", { class: "range" }, rangeWords(field))));
+    part.append(
+        el(
+            "div",
+            { class: "setting-head" },
+            el("label", { for: id }, s.label),
+            el("code", {}, s.name),
+            el("span", { class: "grow" }),
+            reset,
+            ...control.beside,
+        ),
+    );
+    add(
+        part,
+        ...control.below,
+        fault,
+        el("p", { class: "quiet", id: id + "-about" }, s.about, el("span", { class: "range" }, rangeWords(field))),
+    );
     return part;
 }
 
@@ -121,8 +178,14 @@ interface Control {
     below: Child[];
     show: (value: Value | undefined) => void;
 }
-type MakeControl = (s: Sampler, f: Field, id: string, value: Value | undefined, set: (v: Value | undefined) => void,
-                    complain: (words: string) => void) => Control;
+type MakeControl = (
+    s: Sampler,
+    f: Field,
+    id: string,
+    value: Value | undefined,
+    set: (v: Value | undefined) => void,
+    complain: (words: string) => void,
+) => Control;
 
 // Why the server would refuse it, or "".
 export function checkNumber(n: number, f: Field): string {
@@ -134,16 +197,36 @@ export function checkNumber(n: number, f: Field): string {
 }
 
 const numberControl: MakeControl = (s, f, id, value, set, complain) => {
-    const about = id + "-about", placeholder = f.standard === null || Math.abs(f.standard) >= 1e9 || s.name === "max_tokens" ? "" : String(f.standard);
-    const box = el("input", { type: "text", inputmode: "decimal", id, class: "number", placeholder, "aria-describedby": about, autocomplete: "off" });
-    const slider = s.slide ? el("input", { type: "range", min: s.slide[0], max: s.slide[1], step: s.slide[2], "aria-label": s.label,
-                                           "aria-describedby": about }) : null;
+    const about = id + "-about",
+        placeholder =
+            f.standard === null || Math.abs(f.standard) >= 1e9 || s.name === "max_tokens" ? "" : String(f.standard);
+    const box = el("input", {
+        type: "text",
+        inputmode: "decimal",
+        id,
+        class: "number",
+        placeholder,
+        "aria-describedby": about,
+        autocomplete: "off",
+    });
+    const slider = s.slide
+        ? el("input", {
+              type: "range",
+              min: s.slide[0],
+              max: s.slide[1],
+              step: s.slide[2],
+              "aria-label": s.label,
+              "aria-describedby": about,
+          })
+        : null;
     const show = (v: Value | undefined): void => {
         box.value = v === undefined ? "" : String(v);
         if (slider) slider.value = String(v ?? f.standard ?? s.slide![0]);
     };
     const take = (): void => {
-        const text = box.value.trim().replace(",", "."), n = Number(text), wrong = text ? checkNumber(n, f) : "";
+        const text = box.value.trim().replace(",", "."),
+            n = Number(text),
+            wrong = text ? checkNumber(n, f) : "";
         complain(wrong);
         box.setAttribute("aria-invalid", String(wrong !== ""));
         if (wrong) return;
@@ -151,16 +234,23 @@ const numberControl: MakeControl = (s, f, id, value, set, complain) => {
         if (slider && text) slider.value = text;
     };
     box.oninput = take;
-    if (slider) slider.oninput = () => {
-        box.value = slider.value;
-        take();
-    };
+    if (slider)
+        slider.oninput = () => {
+            box.value = slider.value;
+            take();
+        };
     show(value);
     return { beside: [box], below: [slider], show };
 };
 
 const switchControl: MakeControl = (s, f, id, value, set) => {
-    const box = el("input", { type: "checkbox", role: "switch", id, class: "switch", "aria-describedby": id + "-about" });
+    const box = el("input", {
+        type: "checkbox",
+        role: "switch",
+        id,
+        class: "switch",
+        "aria-describedby": id + "-about",
+    });
     const isStandard = s.name === "skip_special_tokens" || s.name === "cache_prompt";
     const show = (v: Value | undefined): void => void (box.checked = v === undefined ? isStandard : v === true);
     box.onchange = () => set(box.checked === isStandard ? undefined : box.checked);
@@ -177,7 +267,10 @@ const linesControl: MakeControl = (s, f, id, value, set) => {
     const box = el("textarea", { id, rows: "2", spellcheck: "false", "aria-describedby": id + "-about" });
     const show = (v: Value | undefined): void => void (box.value = Array.isArray(v) ? v.map(escaped).join("\n") : "");
     box.oninput = () => {
-        const list = box.value.split("\n").filter(line => line !== "").map(plain);
+        const list = box.value
+            .split("\n")
+            .filter(line => line !== "")
+            .map(plain);
         set(list.length ? list : undefined);
     };
     show(value);
@@ -201,8 +294,13 @@ const choiceControl: MakeControl = (s, f, id, value, set) => {
     return { beside: [box], below: [], show };
 };
 
-const CONTROLS: Record<Sampler["kind"], MakeControl> = { number: numberControl, switch: switchControl, lines: linesControl,
-                                                         text: textControl, choice: choiceControl };
+const CONTROLS: Record<Sampler["kind"], MakeControl> = {
+    number: numberControl,
+    switch: switchControl,
+    lines: linesControl,
+    text: textControl,
+    choice: choiceControl,
+};
 
 // ---- the page itself ----
 
@@ -217,18 +315,46 @@ function pagePart(library: Library, close: () => void): Node {
     };
     const room = el("p", { class: "quiet" });
     void storageWords(library).then(words => say(room, words));
-    return el("section", { class: "group page" }, el("h3", {}, "This page"),
-              el("div", { class: "setting" }, el("div", { class: "setting-head" }, el("label", { for: "single-keys" }, "Single-letter keys"),
-                                                 el("span", { class: "grow" }), single),
-                 el("p", { class: "quiet" }, "Such as N for a new conversation, when no box has the focus. ? lists them.")),
-              el("div", { class: "setting" }, room,
-                 prefs.key || prefs.admin ? el("button", { type: "button", class: "small", onclick: forget }, "Forget the keys") : null));
+    return el(
+        "section",
+        { class: "group page" },
+        el("h3", {}, "This page"),
+        el(
+            "div",
+            { class: "setting" },
+            el(
+                "div",
+                { class: "setting-head" },
+                el("label", { for: "single-keys" }, "Single-letter keys"),
+                el("span", { class: "grow" }),
+                single,
+            ),
+            el("p", { class: "quiet" }, "Such as N for a new conversation, when no box has the focus. ? lists them."),
+        ),
+        el(
+            "div",
+            { class: "setting" },
+            room,
+            prefs.key || prefs.admin
+                ? el("button", { type: "button", class: "small", onclick: forget }, "Forget the keys")
+                : null,
+        ),
+    );
 }
 
 async function storageWords(library: Library): Promise<string> {
-    if (!library.store.isKept) return "This browser keeps nothing for this page (a private window?): conversations last until it is closed. " +
-                                      "Export what you need.";
+    if (!library.store.isKept)
+        return (
+            "This browser keeps nothing for this page (a private window?): conversations last until it is closed. " +
+            "Export what you need."
+        );
     const used = await navigator.storage?.estimate?.().catch(() => null);
     const size = used?.usage ? ", " + Math.max(0.1, used.usage / 1e6).toFixed(1) + " MB" : "";
-    return "Conversations and keys are kept in this browser alone (" + library.headings.length + " conversations" + size + ").";
+    return (
+        "Conversations and keys are kept in this browser alone (" +
+        library.headings.length +
+        " conversations" +
+        size +
+        ")."
+    );
 }

@@ -26,7 +26,10 @@ export class Sidebar {
     private readonly search = byId<HTMLInputElement>("search");
     private renaming = "";
 
-    constructor(private readonly library: Library, private readonly doors: Doors) {
+    constructor(
+        private readonly library: Library,
+        private readonly doors: Doors,
+    ) {
         byId("hide-sidebar").append(icon("left"));
         byId("show-sidebar").append(icon("menu"));
         replace(byId("new"), icon("plus"), "New conversation");
@@ -46,16 +49,24 @@ export class Sidebar {
 
     private foot(): void {
         const door = (picture: IconName, label: string, run: (b: HTMLButtonElement) => void): HTMLButtonElement => {
-            const button = el("button", { type: "button", class: "plain", title: label, "aria-label": label }, icon(picture));
+            const button = el(
+                "button",
+                { type: "button", class: "plain", title: label, "aria-label": label },
+                icon(picture),
+            );
             button.onclick = () => run(button);
             return button;
         };
         const theme = door("system", "Theme", b => this.doors.theme(b));
         theme.id = "theme";
-        replace(byId("sidebar-foot"), door("pulse", "Activity of the server", () => this.leave(this.doors.activity)),
-                door("open", "Import conversations", () => this.pickFile()),
-                door("save", "Export all conversations", () => void this.exportAll()), theme,
-                door("help", "Keys and help", () => this.doors.help()));
+        replace(
+            byId("sidebar-foot"),
+            door("pulse", "Activity of the server", () => this.leave(this.doors.activity)),
+            door("open", "Import conversations", () => this.pickFile()),
+            door("save", "Export all conversations", () => void this.exportAll()),
+            theme,
+            door("help", "Keys and help", () => this.doors.help()),
+        );
     }
 
     // On a phone the list lies over the page and goes away when something was picked.
@@ -90,11 +101,13 @@ export class Sidebar {
 
     private draw(): void {
         if (this.renaming) return;
-        const wanted = this.search.value.trim().toLowerCase(), now = Date.now();
+        const wanted = this.search.value.trim().toLowerCase(),
+            now = Date.now();
         const shown = this.library.headings.filter(h => h.title.toLowerCase().includes(wanted));
         const focused = document.activeElement?.closest("[data-id]")?.getAttribute("data-id");
         const parts: Node[] = [];
-        let day = "", rows = el("ul");
+        let day = "",
+            rows = el("ul");
         for (const h of shown) {
             if (dayOf(h.updated, now) !== day) {
                 day = dayOf(h.updated, now);
@@ -103,7 +116,10 @@ export class Sidebar {
             }
             rows.append(this.row(h));
         }
-        if (!shown.length) parts.push(el("p", { class: "quiet none" }, wanted ? "None has these words in its title." : "Nothing said yet."));
+        if (!shown.length)
+            parts.push(
+                el("p", { class: "quiet none" }, wanted ? "None has these words in its title." : "Nothing said yet."),
+            );
         this.list.replaceChildren(...parts);
         if (focused) this.list.querySelector<HTMLElement>('[data-id="' + focused + '"] .open')?.focus();
     }
@@ -111,19 +127,45 @@ export class Sidebar {
     private row(h: Heading): HTMLElement {
         const isCurrent = h.id === this.library.current.id;
         const tool = (picture: IconName, label: string, run: () => void): HTMLElement =>
-            el("button", { type: "button", class: "plain tool", title: label, "aria-label": label + ": " + h.title, onclick: run },
-               icon(picture));
-        const open = el("button", { type: "button", class: "open", "aria-current": isCurrent ? "page" : null,
-                                    onclick: () => this.leave(() => this.doors.conversation(h.id)) },
-                        this.library.runs.has(h.id) ? el("span", { class: "dot", "data-state": "busy" }) : null,
-                        el("span", { class: "open-title" }, h.title));
-        return el("li", { class: isCurrent ? "row current" : "row", "data-id": h.id }, open,
-                  el("span", { class: "row-tools" }, tool("pencil", "Rename", () => void this.rename(h)),
-                     tool("save", "Export", () => void this.exportOne(h.id)), tool("trash", "Delete", () => void this.erase(h))));
+            el(
+                "button",
+                {
+                    type: "button",
+                    class: "plain tool",
+                    title: label,
+                    "aria-label": label + ": " + h.title,
+                    onclick: run,
+                },
+                icon(picture),
+            );
+        const open = el(
+            "button",
+            {
+                type: "button",
+                class: "open",
+                "aria-current": isCurrent ? "page" : null,
+                onclick: () => this.leave(() => this.doors.conversation(h.id)),
+            },
+            this.library.runs.has(h.id) ? el("span", { class: "dot", "data-state": "busy" }) : null,
+            el("span", { class: "open-title" }, h.title),
+        );
+        return el(
+            "li",
+            { class: isCurrent ? "row current" : "row", "data-id": h.id },
+            open,
+            el(
+                "span",
+                { class: "row-tools" },
+                tool("pencil", "Rename", () => void this.rename(h)),
+                tool("save", "Export", () => void this.exportOne(h.id)),
+                tool("trash", "Delete", () => void this.erase(h)),
+            ),
+        );
     }
 
     private async rename(h: Heading): Promise<void> {
-        const c = await this.library.get(h.id), row = this.list.querySelector('[data-id="' + h.id + '"]');
+        const c = await this.library.get(h.id),
+            row = this.list.querySelector('[data-id="' + h.id + '"]');
         if (!c || !row) return;
         const input = el("input", { class: "rename", "aria-label": "Title", maxlength: "200" });
         input.value = titleOf(c);
@@ -185,14 +227,24 @@ export class Sidebar {
             for (const c of all) await this.library.keep(c);
             toast(plural(all.length, "conversation") + " imported.");
         } catch (e) {
-            toast("“" + file.name.slice(0, 60) + "” was not imported: " + (e instanceof Error ? e.message : String(e)) + ".");
+            toast(
+                "“" +
+                    file.name.slice(0, 60) +
+                    "” was not imported: " +
+                    (e instanceof Error ? e.message : String(e)) +
+                    ".",
+            );
         }
     }
 }
 
 function save(conversations: Conversation[], title: string): void {
     const url = URL.createObjectURL(new Blob([writeFile(conversations)], { type: "application/json" }));
-    const name = title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "conversation";
+    const name =
+        title
+            .replace(/[^\p{L}\p{N}]+/gu, "-")
+            .replace(/^-+|-+$/g, "")
+            .slice(0, 60) || "conversation";
     el("a", { href: url, download: "quipu-" + name.toLowerCase() + ".json" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
 }

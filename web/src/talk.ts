@@ -48,7 +48,8 @@ export class Talk {
     }
 
     erase(c: Conversation, message: Message): () => void {
-        const messages = c.messages, chosen = { ...c.chosen };
+        const messages = c.messages,
+            chosen = { ...c.chosen };
         if (this.library.runs.has(c.id)) this.stop(c);
         remove(c, message.id);
         this.library.touch(c);

@@ -21,7 +21,11 @@ export class Thread {
     private readonly list = byId("thread");
     private readonly toEnd = byId<HTMLButtonElement>("to-end");
 
-    constructor(private readonly library: Library, private readonly talk: Talk, private readonly openSettings: () => void) {
+    constructor(
+        private readonly library: Library,
+        private readonly talk: Talk,
+        private readonly openSettings: () => void,
+    ) {
         this.toEnd.append(icon("down"));
         this.toEnd.onclick = () => this.goToEnd();
         this.scroller.addEventListener("scroll", () => this.noteScroll(), { passive: true });
@@ -64,7 +68,9 @@ export class Thread {
     draw(): void {
         cancelAnimationFrame(this.frame);
         this.frame = 0;
-        const c = this.library.current, run = this.library.run, line = path(c);
+        const c = this.library.current,
+            run = this.library.run,
+            line = path(c);
         if (this.shown !== c.id) {
             this.views = new Map();
             this.follows = true;
@@ -74,11 +80,19 @@ export class Thread {
         const views = line.map(m => this.view(m));
         for (const view of views) {
             const all = siblings(c, view.message);
-            view.update({ run: run?.message === view.message ? run : undefined, isBusy: run !== undefined,
-                          place: all.indexOf(view.message), siblings: all.length });
+            view.update({
+                run: run?.message === view.message ? run : undefined,
+                isBusy: run !== undefined,
+                place: all.indexOf(view.message),
+                siblings: all.length,
+            });
         }
         const wanted = views.map(v => v.element);
-        if (isAnother || wanted.length !== this.list.children.length || wanted.some((e, i) => this.list.children[i] !== e))
+        if (
+            isAnother ||
+            wanted.length !== this.list.children.length ||
+            wanted.some((e, i) => this.list.children[i] !== e)
+        )
             this.list.replaceChildren(...wanted);
         byId("chat").classList.toggle("is-empty", !line.length);
         this.keepInView();
@@ -87,14 +101,20 @@ export class Thread {
     private view(m: Message): MessageView {
         const known = this.views.get(m.id);
         if (known && known.message === m) return known;
-        const view = new MessageView(m, (act, v) => this.act(act, v), () => this.keepInView());
+        const view = new MessageView(
+            m,
+            (act, v) => this.act(act, v),
+            () => this.keepInView(),
+        );
         this.views.set(m.id, view);
         return view;
     }
 
     // The same from a button and from a key.
     act(act: Act, view: MessageView): void {
-        const c = this.library.current, m = view.message, isBusy = this.library.run !== undefined;
+        const c = this.library.current,
+            m = view.message,
+            isBusy = this.library.run !== undefined;
         const acts: Record<Act, () => void> = {
             copy: () => void copy(m.text),
             edit: () => isBusy || this.edit(c, view),
@@ -103,7 +123,8 @@ export class Thread {
             erase: () => toast("Deleted, with all that followed.", { label: "Undo", run: this.talk.erase(c, m) }),
             previous: () => isBusy || this.step(c, m, -1),
             next: () => isBusy || this.step(c, m, 1),
-            key: () => void askKey(m.fault?.status === 403 ? "admin" : "api").then(good => good && this.talk.retry(c, m)),
+            key: () =>
+                void askKey(m.fault?.status === 403 ? "admin" : "api").then(good => good && this.talk.retry(c, m)),
             settings: () => this.openSettings(),
         };
         acts[act]();
@@ -119,19 +140,24 @@ export class Thread {
 
     // Another version takes the place of this one, and of the focus.
     private step(c: Conversation, m: Message, by: number): void {
-        const all = siblings(c, m), next = all[all.indexOf(m) + by];
+        const all = siblings(c, m),
+            next = all[all.indexOf(m) + by];
         if (!next) return;
         this.follows = false;
         this.talk.step(c, m, by);
         this.draw();
         const element = this.views.get(next.id)?.element;
-        const buttons = [...(element?.querySelectorAll<HTMLButtonElement>(".forks button") ?? [])].filter(b => !b.disabled);
+        const buttons = [...(element?.querySelectorAll<HTMLButtonElement>(".forks button") ?? [])].filter(
+            b => !b.disabled,
+        );
         (buttons[by > 0 ? buttons.length - 1 : 0] ?? element)?.focus();
         announce("Version " + (all.indexOf(next) + 1) + " of " + all.length);
     }
 
     last(role: Message["role"]): MessageView | undefined {
-        const m = path(this.library.current).reverse().find(x => x.role === role);
+        const m = path(this.library.current)
+            .reverse()
+            .find(x => x.role === role);
         return m && this.views.get(m.id);
     }
 

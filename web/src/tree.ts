@@ -16,8 +16,19 @@ export function newConversation(system: string): Conversation {
 }
 
 export function newMessage(role: Role, parent: string | null, text: string): Message {
-    return { id: makeId(), parent, role, text, reasoning: "", created: Date.now(), model: "",
-             ending: role === "user" ? "stop" : "", thoughtSeconds: null, figures: null, fault: null };
+    return {
+        id: makeId(),
+        parent,
+        role,
+        text,
+        reasoning: "",
+        created: Date.now(),
+        model: "",
+        ending: role === "user" ? "stop" : "",
+        thoughtSeconds: null,
+        figures: null,
+        fault: null,
+    };
 }
 
 type Children = Map<string, Message[]>;
@@ -39,7 +50,8 @@ function pick(c: Conversation, key: string, list: Message[]): Message {
 
 // The messages that are shown, from the first to the last.
 export function path(c: Conversation): Message[] {
-    const children = childrenOf(c), shown: Message[] = [];
+    const children = childrenOf(c),
+        shown: Message[] = [];
     let key = ROOT;
     for (let list = children.get(key); list?.length; list = children.get(key)) {
         const next = pick(c, key, list);
@@ -55,7 +67,8 @@ export function find(c: Conversation, id: string | null): Message | undefined {
 
 // The messages from the root down to this one.
 export function lineage(c: Conversation, id: string | null): Message[] {
-    const byId = new Map(c.messages.map(m => [m.id, m])), line: Message[] = [];
+    const byId = new Map(c.messages.map(m => [m.id, m])),
+        line: Message[] = [];
     for (let m = id === null ? undefined : byId.get(id); m; m = m.parent === null ? undefined : byId.get(m.parent))
         line.push(m);
     return line.reverse();
@@ -78,7 +91,8 @@ export function choose(c: Conversation, message: Message): void {
 
 // Shows the sibling `by` places further; false at the ends.
 export function step(c: Conversation, message: Message, by: number): boolean {
-    const all = siblings(c, message), next = all[all.indexOf(message) + by];
+    const all = siblings(c, message),
+        next = all[all.indexOf(message) + by];
     if (!next) return false;
     choose(c, next);
     return true;
@@ -97,6 +111,10 @@ export function remove(c: Conversation, id: string): Message[] {
 
 export function titleOf(c: Conversation): string {
     if (c.title) return c.title;
-    const first = c.messages.find(m => m.role === "user")?.text.replace(/\s+/g, " ").trim() ?? "";
+    const first =
+        c.messages
+            .find(m => m.role === "user")
+            ?.text.replace(/\s+/g, " ")
+            .trim() ?? "";
     return first.length > 60 ? first.slice(0, 58).trimEnd() + "…" : first || "New conversation";
 }

@@ -30,6 +30,7 @@ for (const [name, text, expected] of CASES) {
     test(name + ", whole", () => assert.deepEqual(parse([text]), expected));
     test(name + ", by character", () => assert.deepEqual(parse([...text]), expected));
     test(name + ", cut at every place", () => {
-        for (let i = 0; i <= text.length; i++) assert.deepEqual(parse([text.slice(0, i), text.slice(i)]), expected, "cut at " + i);
+        for (let i = 0; i <= text.length; i++)
+            assert.deepEqual(parse([text.slice(0, i), text.slice(i)]), expected, "cut at " + i);
     });
 }

@@ -1,7 +1,19 @@
 // tree.test.ts — the tree of messages: paths, siblings, forks that remember, taking away.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { append, choose, find, lineage, newConversation, newMessage, path, remove, siblings, step, titleOf } from "../src/tree";
+import {
+    append,
+    choose,
+    find,
+    lineage,
+    newConversation,
+    newMessage,
+    path,
+    remove,
+    siblings,
+    step,
+    titleOf,
+} from "../src/tree";
 import type { Conversation, Message, Role } from "../src/types";
 
 function add(c: Conversation, role: Role, parent: Message | null, text: string): Message {
@@ -15,9 +27,13 @@ const texts = (list: Message[]): string => list.map(m => m.text).join(" ");
 // q1 - a1 - q2 - a2
 //    \ a1b - q3
 function sample(): [Conversation, Record<string, Message>] {
-    const c = newConversation("sys"), q1 = add(c, "user", null, "q1"), a1 = add(c, "assistant", q1, "a1");
-    const q2 = add(c, "user", a1, "q2"), a2 = add(c, "assistant", q2, "a2");
-    const a1b = add(c, "assistant", q1, "a1b"), q3 = add(c, "user", a1b, "q3");
+    const c = newConversation("sys"),
+        q1 = add(c, "user", null, "q1"),
+        a1 = add(c, "assistant", q1, "a1");
+    const q2 = add(c, "user", a1, "q2"),
+        a2 = add(c, "assistant", q2, "a2");
+    const a1b = add(c, "assistant", q1, "a1b"),
+        q3 = add(c, "user", a1b, "q3");
     return [c, { q1, a1, q2, a2, a1b, q3 }];
 }
 
