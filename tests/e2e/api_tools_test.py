@@ -241,6 +241,21 @@ class Puppet(unittest.TestCase):
         self.assertEqual([i["type"] for i in got[-1][1]["response"]["output"]], ["reasoning", "function_call"])
         self.assertEqual([d["output_index"] for n, d in got if n == "response.output_item.done"], [0, 1])
 
+    def test_budget(self):
+        """Thoughts that are too long are ended, with a message where one is given; others are left alone."""
+        for fields, thought, count in (({"reasoning_budget": 2}, "hm,", 3), ({"thinking_budget": 1}, "", 2),
+                                       ({"reasoning": {"max_tokens": 2}}, "hm,", 3),
+                                       ({"reasoning_budget_tokens": 2, "reasoning_budget_message": "so"}, "hm, so", 4),
+                                       ({"reasoning_budget": 9}, "hm, so", 4), ({"reasoning_budget": -1}, "hm, so", 4)):
+            with self.subTest(fields=fields):
+                choice, usage = self.chat("@think", **fields)
+                message = choice["message"]
+                self.assertEqual((message.get("reasoning_content", ""), message["content"]), (thought, "Paris"))
+                self.assertEqual(usage["completion_tokens_details"]["reasoning_tokens"], count)
+        body = self.body("@think", reasoning_budget=1, reasoning_budget_message="a</think>b")
+        status, _, data = self.server.post("/v1/chat/completions", body)
+        self.assertEqual((status, json.loads(data)["error"]["param"]), (400, "reasoning_budget_message"))
+
 
 if __name__ == "__main__":
     run(globals())
