@@ -415,6 +415,12 @@ struct qp_filter {
     void (*free)(void *user);                                   /* when the job has ended; may be NULL */
     /* Makes a filter that has taken the same tokens, for another job; NULL: qp_jobs_new refuses it. */
     qp_status (*clone)(void *user, qp_filter *out, qp_error *err);
+    /* After mask: ids that come next whatever the model says, at most `most`; they are taken without sampling where
+     * nothing else has a say (other filters, bans, biases, wanted logprobs). 0: the model chooses. May be NULL. */
+    size_t (*forced)(void *user, int32_t *ids, size_t most);
+    /* Before the first mask, where the prompt's last token may be completed (qp_job_options.heal): the text with which
+     * the first token begins, not part of the answer. NULL: such jobs are refused. */
+    qp_status (*heal)(void *user, const char *text, size_t bytes, qp_error *err);
 };
 
 /* How the hidden states behind the final norm of a prompt's tokens become one vector. */
@@ -507,6 +513,7 @@ typedef struct qp_job_stats {
     size_t preempted;     /* times that its pages were given to others */
     size_t suppressed;    /* tokens taken back because of banned texts */
     int loop_period;      /* QP_FINISH_LOOP: tokens of the repeated piece */
+    size_t forced;        /* tokens taken without sampling, because a filter left no choice */
 } qp_job_stats;
 
 /* A candidate beside the chosen one. */

@@ -319,10 +319,15 @@ static qp_status filter_accept(void *user, int32_t id, qp_error *err) { return f
 static qp_status filter_rewind(void *user, size_t n, qp_error *err) { return follower_rewind(user, n, err); }
 static void filter_free(void *user) { follower_free(user); }
 
+static size_t filter_forced(void *user, int32_t *ids, size_t most) { return follower_forced(user, ids, most); }
+static qp_status filter_heal(void *user, const char *text, size_t bytes, qp_error *err) {
+    return follower_heal(user, (span){text, bytes}, err);
+}
 static qp_status filter_clone(void *user, qp_filter *out, qp_error *err);
 
 static qp_filter filter_of(follower *f) {
-    return (qp_filter){f, filter_mask, filter_accept, filter_rewind, filter_free, filter_clone};
+    return (qp_filter){f,           filter_mask,  filter_accept, filter_rewind,
+                       filter_free, filter_clone, filter_forced, filter_heal};
 }
 
 static qp_status filter_clone(void *user, qp_filter *out, qp_error *err) {
@@ -334,7 +339,9 @@ static qp_status filter_clone(void *user, qp_filter *out, qp_error *err) {
 
 static qp_status get_ahead(shelf *s, ahead **out, qp_error *err) {
     pthread_mutex_lock(&s->lock);
-    const qp_status status = s->ahead ? QP_OK : ahead_new(&s->ahead, 0, err);
+    const bool is_new = !s->ahead;
+    const qp_status status = is_new ? ahead_new(&s->ahead, 0, err) : QP_OK;
+    if (is_new && status == QP_OK) ahead_set_tokenizer(s->ahead, s->tok);
     *out = s->ahead;
     pthread_mutex_unlock(&s->lock);
     return status;

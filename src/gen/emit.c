@@ -249,6 +249,31 @@ static void note_first(job *j) {
     atomic_store(&j->prompt_done, j->n_prompt);
 }
 
+static qp_status take_one(engine *e, pick *p, qp_error *err) {
+    job *j = p->job;
+    if (!j->t_first) j->t_first = clock_now();
+    e->counts.new_tokens++;
+    ERR_TRY(accept(e, p, err));
+    if (j->has_ended) return QP_OK;
+    atomic_store_explicit(&j->state, QP_JOB_RUNNING, memory_order_relaxed);
+    atomic_store_explicit(&j->new_tokens, job_new_tokens(j), memory_order_relaxed);
+    return QP_OK;
+}
+
+/* One after the other, until the job ends or a banned text takes some back. */
+static qp_status take_forced(engine *e, pick *p, qp_error *err) {
+    job *j = p->job;
+    for (size_t i = 0; i < p->n_forced && !j->has_ended; i++) {
+        const size_t before = job_new_tokens(j);
+        p->choice = (sampler_choice){.id = p->forced[i]};
+        if (i) p->logits = NULL; /* nothing was computed behind the token before it */
+        j->end.stats.forced++;
+        ERR_TRY(take_one(e, p, err));
+        if (!j->has_ended && job_new_tokens(j) <= before) break;
+    }
+    return QP_OK;
+}
+
 static void take(engine *e, pick *p) {
     job *j = p->job;
     qp_error why = {0};
@@ -257,19 +282,12 @@ static void take(engine *e, pick *p) {
         engine_fail(e, j, p->status, &p->error);
     } else if (p->is_complete) {
         engine_end(e, j, QP_FINISH_FILTER, p->logits);
-    } else if (is_end_id(j, p->choice.id)) {
+    } else if (!p->n_forced && is_end_id(j, p->choice.id)) {
         j->end.stop_id = p->choice.id;
         engine_end(e, j, QP_FINISH_EOS, p->logits);
     } else {
-        if (!j->t_first) j->t_first = clock_now();
-        e->counts.new_tokens++;
-        const qp_status status = accept(e, p, &why);
-        if (status != QP_OK) {
-            engine_fail(e, j, status, &why);
-        } else if (!j->has_ended) {
-            atomic_store_explicit(&j->state, QP_JOB_RUNNING, memory_order_relaxed);
-            atomic_store_explicit(&j->new_tokens, job_new_tokens(j), memory_order_relaxed);
-        }
+        const qp_status status = p->n_forced ? take_forced(e, p, &why) : take_one(e, p, &why);
+        if (status != QP_OK) engine_fail(e, j, status, &why);
     }
 }
 

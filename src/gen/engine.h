@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "model/rope.h"
 
+enum { ENGINE_MOST_FORCED = 16 };
 enum { ENGINE_MOST_ROOMS = 16, ENGINE_MOST_JOBS = MODEL_MAX_ROWS / JOB_LANES };
 
 typedef struct engine_options {
@@ -36,7 +37,9 @@ typedef struct pick {
     job *job;
     const float *logits; /* of its first lane */
     sampler_choice choice;
-    bool is_complete; /* a filter allows nothing more */
+    bool is_complete;                   /* a filter allows nothing more */
+    int32_t forced[ENGINE_MOST_FORCED]; /* [n_forced]: the tokens to take instead of `choice` */
+    size_t n_forced;
     qp_status status;
     qp_error error;
 } pick;

@@ -96,6 +96,12 @@ static qp_status open_heal(job *j, const job_setup *s, qp_error *err) {
     return measure_heal(j, s, last, err);
 }
 
+static qp_status tell_filters(const job_setup *s, qp_error *err) {
+    const span head = tok_bytes(s->tok, s->ids[s->n_ids - 1]);
+    for (size_t i = 0; i < s->n_filters; i++) ERR_TRY(s->filters[i].heal(s->filters[i].user, head.at, head.bytes, err));
+    return QP_OK;
+}
+
 /* ---- making ---- */
 
 static qp_status check_ids(const int32_t *ids, size_t n, int vocabulary, const char *what, qp_error *err) {
@@ -118,6 +124,8 @@ static qp_status check_filters(const job_setup *s, qp_error *err) {
             return err_set(err, QP_BAD_ARGUMENT, i, "filter %zu has no mask or no accept function", i + 1);
         if (s->hold.n_bans && !s->filters[i].rewind)
             return err_set(err, QP_BAD_ARGUMENT, i, "filter %zu cannot rewind, which banned texts need", i + 1);
+        if (s->heal && !s->filters[i].heal)
+            return err_set(err, QP_BAD_ARGUMENT, i, "filter %zu cannot heal, which completing the prompt needs", i + 1);
     }
     return QP_OK;
 }
@@ -166,6 +174,7 @@ static qp_status fill(job *j, const job_setup *s, qp_error *err) {
     }
     ERR_TRY(open_text(j, s, err));
     if (heals) ERR_TRY(open_heal(j, s, err));
+    if (heals) ERR_TRY(tell_filters(s, err));
     if (s->score_prompt) ERR_TRY(score_open(&j->score, j->lanes[0].n_prompt, s->mailbox.n_top, err));
     ERR_TRY(embed_open(&j->embed, s->pooling, j->lanes[0].n_prompt, s->hidden, err));
     ERR_TRY(sampler_new(&j->sampler, &s->sampling, err));
@@ -182,6 +191,8 @@ static void set_limits(job *j, const job_setup *s) {
     j->min_new_tokens = s->min_new_tokens;
     j->wants = s->mailbox;
     j->wants_tokens = s->mailbox.wants_tokens;
+    j->may_force = s->n_filters == 1 && s->filters[0].forced && !s->mailbox.wants_tokens && !s->mailbox.max_unread &&
+                   !s->sampling.n_allow && !s->sampling.n_ban && !s->sampling.n_bias;
     j->no_reuse = s->no_reuse;
     j->loop.repeats = s->loop_repeats;
     j->end.stop_id = -1;

@@ -88,6 +88,7 @@ struct job {
     uint32_t *sets[2]; /* the sampler's own, if it has such */
     qp_filter *filters;
     size_t n_filters;
+    bool may_force; /* nothing but the only filter has a say in which tokens may come, and nobody asks how likely */
     uint32_t *mask; /* [(vocabulary + 31) / 32]: what filters and healing allow; NULL: neither */
     uint32_t *heal_mask;
     size_t heal_bytes, heal_left; /* of the first text are in the prompt already; of them not left out yet */

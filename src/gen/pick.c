@@ -66,6 +66,27 @@ static size_t list_bans(job *j) {
     return n;
 }
 
+/* ---- forced tokens ---- */
+
+static bool is_listed(const int32_t *ids, size_t n, int32_t id) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+/* Asks the filter for tokens that need no sampling; those that end the job or are banned at this place do. */
+static bool is_forced(pick *p, const sampler_step *s, int vocabulary) {
+    job *j = p->job;
+    if (!j->may_force || (j->heal_mask && !job_new_tokens(j))) return false;
+    const size_t n = j->filters[0].forced(j->filters[0].user, p->forced, ENGINE_MOST_FORCED);
+    for (; p->n_forced < n && p->n_forced < ENGINE_MOST_FORCED; p->n_forced++) {
+        const int32_t id = p->forced[p->n_forced];
+        if (id < 0 || id >= vocabulary || is_listed(j->end_ids, j->n_end_ids, id)) break;
+    }
+    if (p->n_forced && is_listed(s->ban, s->n_ban, p->forced[0])) p->n_forced = 0;
+    return p->n_forced > 0;
+}
+
 /* ---- one job ---- */
 
 static const float *logits_of(const engine *e, const job *j, int k) {
@@ -85,6 +106,7 @@ static qp_status choose(engine *e, pick *p, sampler_room *room, qp_error *err) {
     if (p->is_complete) return QP_OK;
     s.n_ban = list_bans(j);
     s.ban = j->banned;
+    if (is_forced(p, &s, e->model->shape.vocabulary)) return QP_OK;
     p->choice.top = j->top;
     sampler_choose(j->sampler, room, &s, &p->choice);
     if (p->choice.id >= 0) return QP_OK;

@@ -201,10 +201,12 @@ static bool reserve(engine *e, job *j, lane *l, int64_t tokens) {
 
 static int64_t todo(const lane *l) { return (int64_t)l->n - l->chain.length; }
 
-/* Every lane lacks its newest token alone. */
+/* Every lane lacks its newest token alone, or those of its answer that were forced, too. */
 static bool is_decoding(const job *j) {
-    for (int k = 0; k < j->n_lanes; k++)
-        if (todo(&j->lanes[k]) != 1) return false;
+    const int64_t n = todo(&j->lanes[0]);
+    if (n < 1 || n > ENGINE_MOST_FORCED || (n > 1 && (size_t)n > job_new_tokens(j))) return false;
+    for (int k = 1; k < j->n_lanes; k++)
+        if (todo(&j->lanes[k]) != n) return false;
     return true;
 }
 
@@ -220,12 +222,21 @@ static bool reserve_answer(engine *e, job *j) {
     return true;
 }
 
+/* Rows of each lane of the i-th running job: all that it lacks, where every job behind it still finds room for one. */
+static int answer_rows(const engine *e, int i) {
+    const job *j = e->running[i];
+    const int kept = (e->n_running - i - 1) * JOB_LANES, room = (rows_left(e) - kept) / j->n_lanes;
+    const int n = (int)todo(&j->lanes[0]);
+    return n < room ? n : room > 1 ? room : 1;
+}
+
 static void plan_answers(engine *e) {
     for (int i = 0; i < e->n_running;) {
         job *j = e->running[i];
         if (is_decoding(j) && !is_planned(e, j) && !mailbox_is_full(&j->mailbox) && reserve_answer(e, j)) {
-            for (int k = 0; k < j->n_lanes; k++) plan_rows(e, j, k, 1);
-            e->step.n_decode_rows += j->n_lanes;
+            const int n = answer_rows(e, i);
+            for (int k = 0; k < j->n_lanes; k++) plan_rows(e, j, k, n);
+            e->step.n_decode_rows += n * j->n_lanes;
         }
         if (i < e->n_running && e->running[i] == j) i++; /* else it has lost its place, and the next one stands here */
     }

@@ -7,6 +7,7 @@
 #define GRAMMAR_AHEAD_H
 
 #include "grammar/grammar.h"
+#include "text/tok.h"
 
 typedef struct ahead ahead;
 typedef struct follower follower;
@@ -15,6 +16,8 @@ typedef struct follower follower;
 qp_status ahead_new(ahead **out, int n_threads, qp_error *err);
 /* After the last follower. */
 void ahead_free(ahead *a);
+/* Before the first follower: with a tokenizer they know forced tokens. Borrowed. */
+void ahead_set_tokenizer(ahead *a, const tok *t);
 
 qp_status follower_new(follower **out, ahead *a, grammar *g, qp_error *err);
 void follower_free(follower *f);
@@ -24,6 +27,10 @@ qp_status follower_clone(follower **out, follower *f, qp_error *err);
 int follower_vocabulary(const follower *f);
 /* The mask of the present; *bits is borrowed until the next call. */
 qp_status follower_mask(follower *f, const uint32_t **bits, mask_info *info, qp_error *err);
+/* Tokens that must come next, at most `most`, as forced.h has them; after follower_mask. */
+size_t follower_forced(const follower *f, int32_t *ids, size_t most);
+/* Before the first mask: the first token's text begins with these bytes, which are not part of what is followed. */
+qp_status follower_heal(follower *f, span head, qp_error *err);
 qp_status follower_accept(follower *f, int32_t id, qp_error *err);
 qp_status follower_rewind(follower *f, size_t n, qp_error *err);
 

@@ -196,6 +196,9 @@ static void thinker_free(void *user) {
     mem_free(t);
 }
 
+/* What completes the prompt's last token begins no thought. */
+static qp_status thinker_heal(void *user, const char *text, size_t bytes, qp_error *err) { return QP_OK; }
+
 static qp_status thinker_clone(void *user, qp_filter *out, qp_error *err);
 
 static qp_filter filter_of(thinker *t) {
@@ -204,7 +207,8 @@ static qp_filter filter_of(thinker *t) {
                        .accept = thinker_accept,
                        .rewind = thinker_rewind,
                        .free = thinker_free,
-                       .clone = thinker_clone};
+                       .clone = thinker_clone,
+                       .heal = thinker_heal};
 }
 
 static thinker *thinker_new(budget *b, qp_error *err) {

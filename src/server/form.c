@@ -149,7 +149,9 @@ static qp_status compile(answer_form *out, const form_setup *s, const char *kind
     const qp_grammar_options o = {.size = sizeof o,
                                   .whitespace = d->whitespace,
                                   .lenient = d->is_lenient,
-                                  .ignore_formats = d->param && !d->is_strict};
+                                  .ignore_formats = d->param && !d->is_strict,
+                                  .cancelled = s->cancelled,
+                                  .cancel_user = s->cancel_user};
     const double before = clock_now();
     out->kind = kind;
     const qp_status status = qp_grammar_new(&out->grammar, s->tokenizer, kind, source, bytes, &o, &out->report, err);
@@ -161,6 +163,8 @@ static bool refuse_source(const form_setup *s, qp_status status, const qp_error 
     const char *param = s->demand->param ? s->demand->param : "tools";
     const bool is_schema = !s->demand->param || !strncmp(s->demand->kind, "json", 4);
     if (!strncmp(err->text, "tools:", 6)) param = "tools";
+    if (status == QP_CANCELLED)
+        return refuse(why, FAULT_SCHEMA_TIMEOUT, param, "%s: compiling it takes too long", param);
     if (status == QP_NO_MEMORY || status == QP_INTERNAL) return refuse_status(why, status, param, err);
     if (!strcmp(param, "tools")) return refuse(why, FAULT_SCHEMA, param, "%s", err->text);
     return refuse(why, is_schema ? FAULT_SCHEMA : FAULT_BAD_REQUEST, param, "%s: %s", param, err->text);

@@ -23,6 +23,8 @@ typedef struct form_setup {
     const qp_tokenizer *tokenizer;
     speech_setup *speech; /* is told how far it may rely on the form */
     bool may_think;       /* the prompt does not forbid it */
+    bool (*cancelled)(void *user); /* asked while compiling: true gives up */
+    void *cancel_user;
 } form_setup;
 
 /* Compiles what is to be enforced; takes as long as a compilation may. form_free is owed in any case. */

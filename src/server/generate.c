@@ -14,6 +14,8 @@
 #include "slog.h"
 #include <stdio.h>
 
+enum { LONGEST_COMPILE_S = 5 };
+
 /* ---- opening ---- */
 
 void generate_free(generation *g) {
@@ -110,10 +112,26 @@ static bool note_warnings(generation *g) {
     return true;
 }
 
-/* When the prompt is there: what must be known of it is. A client that has gone needs no compilation. */
+typedef struct patience {
+    http_request *request;
+    double deadline;
+} patience;
+
+static bool is_lost(void *user) {
+    const patience *p = user;
+    return http_is_closed(p->request) || clock_now() > p->deadline;
+}
+
+/* When the prompt is there: what must be known of it is. */
 static bool make_form(generation *g, refusal *why) {
-    const form_setup setup = {&g->ask, &g->demand, g->model->tokenizer, &g->setup.speech, g->may_think};
-    if (http_is_closed(g->request)) return refuse(why, FAULT_BAD_REQUEST, NULL, "the client has gone");
+    patience p = {g->request, clock_now() + LONGEST_COMPILE_S};
+    const form_setup setup = {.ask = &g->ask,
+                              .demand = &g->demand,
+                              .tokenizer = g->model->tokenizer,
+                              .speech = &g->setup.speech,
+                              .may_think = g->may_think,
+                              .cancelled = is_lost,
+                              .cancel_user = &p};
     if (!form_make(&g->form, &setup, why)) return false;
     g->request->figures.constraint = g->form.kind;
     g->request->figures.compile_s = g->form.compile_s;
