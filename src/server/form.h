@@ -21,8 +21,8 @@ typedef struct form_setup {
     ask *ask;
     const demand *demand;
     const qp_tokenizer *tokenizer;
-    speech_setup *speech; /* is told how far it may rely on the form */
-    bool may_think;       /* the prompt does not forbid it */
+    speech_setup *speech;          /* is told how far it may rely on the form */
+    bool may_think;                /* the prompt does not forbid it */
     bool (*cancelled)(void *user); /* asked while compiling: true gives up */
     void *cancel_user;
 } form_setup;

@@ -105,7 +105,8 @@ static void open_scene(scene *s) {
                                .starts_in_thought = thinks && s->starts_in_thought,
                                .is_single = s->mode == SINGLE,
                                .tool_list = s->ask.tools};
-    const form_setup setup = {&s->ask, &s->demand, s->tokenizer, &s->reader, thinks};
+    const form_setup setup = {
+        .ask = &s->ask, .demand = &s->demand, .tokenizer = s->tokenizer, .speech = &s->reader, .may_think = thinks};
     if (!form_make(&s->form, &setup, &why)) fail_msg("%s, %s: %s", s->format->name, mode_names[s->mode], why.text);
     assert_non_null(s->form.grammar);
 }
