@@ -169,7 +169,7 @@ static qp_status serve(const config *c, session *s, qp_error *err) {
     slog_read_level(c->log_level, &level);
     if (s->term.quiet) level = QP_LOG_ERROR;
     if (s->term.verbose) level = QP_LOG_DEBUG;
-    load_order order = {.skip_queue = false};
+    load_order order = {.is_first = true};
     if (!c->no_model) ERR_TRY(choose_model(&order, c, s, err)); /* before keys are made and shown */
     block_signals(s);
     allow_descriptors();

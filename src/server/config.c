@@ -4,6 +4,7 @@
  * that sources may go away. */
 #include "config.h"
 #include "base/mem.h"
+#include "load_settings.h"
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -188,7 +189,13 @@ qp_status config_check(const config *c, qp_error *err) {
     if (c->max_seq_len && c->cache_size && c->max_seq_len > c->cache_size)
         return err_set(err, QP_BAD_ARGUMENT, 0, "max_seq_len is %lld, more than the %lld tokens of cache_size",
                        (long long)c->max_seq_len, (long long)c->cache_size);
-    return QP_OK;
+    for (size_t i = 0; i < c->use_as_default.count; i++)
+        if (!load_settings_knows(c->use_as_default.at[i]))
+            return err_set(err, QP_BAD_ARGUMENT, i, "use_as_default: '%.80s' is no setting that a load takes",
+                           c->use_as_default.at[i]);
+    adapter_wish wishes[ADAPTERS_MOST];
+    int n;
+    return load_settings_wishes(wishes, &n, c, err);
 }
 
 /* ---- printing ---- */

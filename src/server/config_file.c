@@ -24,9 +24,7 @@ static const struct foreign_key {
     {"network", "api_servers", "|OAI"},
     {"logging", "log_generation_params", "|false"},
     {"logging", "log_requests", "|false|true"},
-    {"model", "inline_model_loading", "|false"},
     {"model", "backend", "|exllamav2|exllamav3"},
-    {"model", "use_as_default", ""},
     {"model", "tensor_parallel", "|false"},
     {"model", "tensor_parallel_backend", "|native"},
     {"model", "gpu_split_auto", "|true|false"},
@@ -43,8 +41,6 @@ static const struct foreign_key {
     {"draft_model", "draft_rope_alpha", "|1|1.0"},
     {"draft_model", "draft_cache_mode", "|FP16"},
     {"draft_model", "draft_gpu_split", ""},
-    {"lora", "lora_dir", "|loras"},
-    {"lora", "loras", ""},
     {"embeddings", "embedding_model_dir", "|models"},
     {"embeddings", "embeddings_device", "|cpu"},
     {"embeddings", "embedding_model_name", ""},
@@ -129,13 +125,24 @@ static qp_status unknown_block(const place *p, qp_error *err) {
 
 /* ---- values ---- */
 
+/* TabbyAPI's list of adapters has {name, scaling}: "name:scaling". False: it is none. */
+static bool adapter_text(strbuf *out, const json_t *item) {
+    const char *name = json_string_value(json_object_get(item, "name"));
+    const char *scale = json_string_value(json_object_get(item, "scaling"));
+    if (!name || !*name || strchr(name, ',')) return false;
+    strbuf_text(out, name);
+    if (scale) strbuf_format(out, ":%s", scale);
+    return true;
+}
+
 /* Items of a list are joined by commas, which none of them may have. */
 static qp_status list_text(strbuf *out, const json_t *list, const char *origin, qp_error *err) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *item = json_string_value(json_array_get(list, i));
+        if (i) strbuf_char(out, ',');
+        if (adapter_text(out, json_array_get(list, i))) continue;
         if (!item || !*item || strchr(item, ','))
             return err_set(err, QP_BAD_ARGUMENT, i, "%s: item %zu is not a text without commas", origin, i + 1);
-        strbuf_text(out, i ? "," : "");
         strbuf_text(out, item);
     }
     return QP_OK;

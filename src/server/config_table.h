@@ -93,6 +93,16 @@
       "what of a text makes its embedding: the mean of all tokens or the last one; auto: as the model's folder says")  \
     X(MODEL, template_dir, "template-dir", 0, TEXT, 0, 0, NULL, "templates", "DIR", "folder of NAME.jinja files")      \
                                                                                                                        \
+    X(MODEL, inline_model_loading, "inline-model-loading", 0, BOOL, 0, 0, NULL, "false", NULL,                         \
+      "a request that names another model of model_dir loads it (admin key) and waits")                                \
+    X(MODEL, inline_loading_for_all, "inline-loading-for-all", 0, BOOL, 0, 0, NULL, "false", NULL,                     \
+      "inline_model_loading for api keys, too")                                                                        \
+    X(MODEL, use_as_default, "use-as-default", 0, LIST, 0, 0, NULL, NULL, "KEY,KEY..",                                 \
+      "settings of the block model that later loads use, too, where neither request nor model folder has them")        \
+    X(LORA, lora_dir, "lora-dir", 0, TEXT, 0, 0, NULL, "loras", "DIR", "folder of adapters that /v1/lora/load knows")  \
+    X(LORA, loras, "loras", 0, LIST, 0, 0, NULL, NULL, "NAME[:SCALE],..",                                              \
+      "adapters of lora_dir to load with the model at start")                                                          \
+                                                                                                                       \
     X(SAMPLING, override_preset, "override-preset", 0, TEXT, 0, 0, NULL, NULL, "NAME",                                 \
       "sampling preset in use at start")                                                                               \
     X(SAMPLING, preset_dir, "preset-dir", 0, TEXT, 0, 0, NULL, "sampler_overrides", "DIR",                             \

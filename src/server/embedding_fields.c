@@ -10,7 +10,7 @@
 enum { MOST_TEXTS = 2048, LLAMACPP_NORM = 2 }; /* its number of the Euclidean norm */
 
 typedef struct wishes {
-    const json_t *input;
+    const json_t *input, *lora;
     span format;
     int64_t dimensions, norm;
     double timeout;
@@ -25,6 +25,7 @@ const field_row embedding_rows[] = {
     {"dimensions", FIELD_INT, 1, 1 << 20, 0, AT(dimensions), 0, "Keep the first so many numbers, of length 1 again."},
     {"embd_normalize", FIELD_INT, -1, 1 << 20, LLAMACPP_NORM, AT(norm), 0, "llama.cpp's: 2 (Euclidean) alone."},
     {"timeout", FIELD_REAL, 0, 1e6, 0, AT(timeout), 0, "Seconds that each group of texts may take; 0: no limit."},
+    {"lora", FIELD_JSON, 0, 0, 0, AT(lora), 0, "Adapters of this request alone: [{name or id, scale}]."},
     {"user", FIELD_NONE, 0, 0, 0, 0, 0, "Accepted and ignored."},
     {"model", FIELD_NONE, 0, 0, 0, 0, 0, "Name of the loaded model, or anything."},
 };
@@ -99,5 +100,6 @@ bool embedding_ask_read(embedding_ask *a, const json_t *body, bool is_llamacpp, 
                       (long long)w.norm);
     a->dimensions = (size_t)w.dimensions;
     a->timeout = w.timeout;
+    a->lora = w.lora;
     return read_input(a, w.input, m, why);
 }

@@ -15,7 +15,8 @@ typedef struct embedding_ask {
     embedding_text *texts;
     size_t n, dimensions; /* dimensions 0: all that the model has */
     bool is_base64, is_llamacpp;
-    double timeout; /* 0: none */
+    double timeout;     /* 0: none */
+    const json_t *lora; /* NULL: not given */
 } embedding_ask;
 
 /* For the OpenAPI description, too. */

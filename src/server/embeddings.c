@@ -3,6 +3,7 @@
  * Called by route_table.c. Each text is a job of its own, so that they share the engine's steps with each other and
  * with whatever else runs. A request may have more texts than the queue has room for: it is submitted in groups, the
  * next one when the last has ended; a client that leaves ends the group that runs, and no other follows. */
+#include "adapters.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "embedding_fields.h"
@@ -20,6 +21,7 @@ typedef struct embedding {
     model_slot *model;
     json_t *body;
     embedding_ask ask;
+    adapter_choice adapters;
     float *vectors;        /* [texts][width], cut to the dimensions when they are written */
     size_t first, n_begun; /* of the group that runs; of all texts that have been submitted */
     size_t width;
@@ -32,6 +34,7 @@ static void embedding_free(embedding *e) {
     http_request *r = e->request;
     model_slot *m = e->model;
     embedding_ask_free(&e->ask);
+    adapters_let_go(&e->adapters);
     json_decref(e->body);
     mem_free(e->vectors);
     mem_free(e);
@@ -88,7 +91,7 @@ static void write_openai(const embedding *e, strbuf *out, size_t n) {
         strbuf_char(out, '}');
     }
     strbuf_text(out, "],\"model\":");
-    json_out_text(out, e->model->id);
+    json_out_text(out, e->adapters.named ? e->adapters.named : e->model->id);
     strbuf_format(out, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}", e->n_tokens, e->n_tokens);
 }
 
@@ -179,6 +182,8 @@ static void submit_more(embedding *e) {
                                    .ids = t->ids,
                                    .n_ids = t->n_ids,
                                    .max_new_tokens = 1,
+                                   .adapters = e->adapters.uses,
+                                   .n_adapters = e->adapters.n,
                                    .pooling = e->model->pooling,
                                    .max_total_s = e->ask.timeout};
     }
@@ -215,7 +220,8 @@ static bool make_room(embedding *e, refusal *why) {
 static void embed_texts(http_request *r, bool is_llamacpp) {
     json_t *body = reply_read_body(r);
     if (!body) return;
-    model_slot *m = models_for_request(r, json_string_value(json_object_get(body, "model")));
+    const char *name = json_string_value(json_object_get(body, "model"));
+    model_slot *m = models_for_request(r, name);
     embedding *e = m ? MEM_NEW(embedding) : NULL;
     if (!e) {
         if (m) reply_error(r, FAULT_INTERNAL, NULL, "out of memory");
@@ -224,7 +230,9 @@ static void embed_texts(http_request *r, bool is_llamacpp) {
     }
     *e = (embedding){.request = http_hold(r), .model = m, .body = body, .began = clock_now()};
     refusal why;
-    if (embedding_ask_read(&e->ask, body, is_llamacpp, m, &why) && make_room(e, &why)) return submit_more(e);
+    if (embedding_ask_read(&e->ask, body, is_llamacpp, m, &why) &&
+        adapters_choose(&e->adapters, m, name, e->ask.lora, &why) && make_room(e, &why))
+        return submit_more(e);
     reply_error(r, why.fault, *why.param ? why.param : NULL, "%s", why.text);
     embedding_free(e);
 }

@@ -57,8 +57,8 @@ void http_drop(http_request *r) {
 
 /* With the lock: the network thread has something to look at. */
 static void wake_network(exchange *x) {
-    x->is_wake_due = x->is_handling;
-    if (x->is_handling || !x->is_suspended || x->is_completed) return;
+    x->is_wake_due = x->n_handlers > 0;
+    if (x->n_handlers || !x->is_suspended || x->is_completed) return;
     if (x->direct.rest.bytes && !x->is_closed && !x->is_broken) return; /* exchange_flush does it */
     x->is_suspended = x->is_in_stream = false;
     x->wake(x->connection);
@@ -280,13 +280,13 @@ int64_t exchange_take(exchange *x, char *out, size_t capacity, void (*suspend)(v
 
 void exchange_handle(exchange *x) {
     pthread_mutex_lock(&x->lock);
-    x->is_handling = true;
+    x->n_handlers++;
     pthread_mutex_unlock(&x->lock);
 }
 
 void exchange_handled(exchange *x) {
     pthread_mutex_lock(&x->lock);
-    x->is_handling = false;
+    x->n_handlers--;
     if (x->is_wake_due) wake_network(x);
     pthread_mutex_unlock(&x->lock);
 }

@@ -51,7 +51,7 @@ struct exchange {
 
     bool is_suspended, is_completed; /* completed: the network thread has let go of it */
     bool is_in_stream;               /* suspended between two events */
-    bool is_handling;                /* its handler runs: the connection sleeps on, so that headers can be read */
+    int n_handlers;                  /* its handler runs: the connection sleeps on, so that headers can be read */
     bool is_wake_due;                /* ... and is woken when it has returned */
     bool is_closed;                  /* the client has gone */
     bool is_broken;                  /* memory ran out under a stream */
@@ -80,7 +80,7 @@ typedef enum exchange_ready { EXCHANGE_WAIT, EXCHANGE_ANSWER, EXCHANGE_STREAM, E
 exchange_ready exchange_look(exchange *x, void (*suspend)(void *connection));
 /* Bytes of the next event; 0: suspended; -1: the end; -2: broken off. */
 int64_t exchange_take(exchange *x, char *out, size_t capacity, void (*suspend)(void *connection));
-/* Before a handler gets it, and after it has returned. */
+/* Before a handler gets it, and after it has returned. A second may get it before the first has returned. */
 void exchange_handle(exchange *x);
 void exchange_handled(exchange *x);
 /* The client has gone. */

@@ -103,7 +103,6 @@ bool gen_fields_read(gen_fields *out, const json_t *body, arena *memory, field_r
     if (!field_read(out, gen_rows, gen_row_count, body, memory, report, why)) return false;
     if (!read_stop(out, memory, why) || !read_bias(out, memory, why)) return false;
     if (out->mirostat_mode == 1) field_note(report, "mirostat_mode 1");
-    if (json_is_array(out->lora) ? json_array_size(out->lora) : out->lora != NULL) field_note(report, "lora");
     if (out->min_temp > out->max_temp)
         return refuse(why, FAULT_BAD_REQUEST, "min_temp", "min_temp: found %g, over max_temp, %g", out->min_temp,
                       out->max_temp);
@@ -252,6 +251,7 @@ bool gen_fields_apply(qp_job_options *out, const gen_fields *f, const gen_model 
                             .min_new_tokens = (size_t)f->min_tokens,
                             .show_special = !f->skip_special_tokens,
                             .heal = f->token_healing,
+                            .no_reuse = !f->cache_prompt,
                             .max_total_s = f->timeout,
                             .show_prompt = f->return_progress};
     apply_sampling(&out->sampling, f);

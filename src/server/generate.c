@@ -25,6 +25,7 @@ void generate_free(generation *g) {
     form_free(&g->form);
     ask_free(&g->ask);
     models_drop_template(g->chat_template);
+    adapters_let_go(&g->adapters);
     json_decref(g->original);
     json_decref(g->body);
     mem_free(g->has_echoed);
@@ -99,6 +100,10 @@ static bool apply(generation *g, refusal *why) {
     const gen_model model = {g->model->tokenizer, &g->model->info};
     const gen_fields *f = &g->ask.gen;
     if (!check_unbuilt(g, why) || !gen_fields_apply(&g->options, f, &model, &g->ask.memory, why)) return false;
+    const char *name = json_string_value(json_object_get(g->body, "model"));
+    if (!adapters_choose(&g->adapters, g->model, name, f->lora, why)) return false;
+    g->options.adapters = g->adapters.uses;
+    g->options.n_adapters = g->adapters.n;
     g->options.want_logprobs = g->ask.wants_logprobs;
     g->options.n_top = g->ask.n_top;
     g->options.priority = (int)-f->priority;
@@ -321,7 +326,7 @@ static bool make_turn(generation *g, const dialect *d, const char *prefix) {
     turn_setup *s = &g->setup;
     s->dialect = d;
     s->id = id;
-    s->model = g->model->id;
+    s->model = g->adapters.named ? g->adapters.named : g->model->id;
     s->fingerprint = g->model->fingerprint;
     s->created = (int64_t)clock_unix();
     s->started = clock_now();

@@ -5,6 +5,7 @@
 #ifndef SERVER_GENERATE_H
 #define SERVER_GENERATE_H
 
+#include "adapters.h"
 #include "form.h"
 #include "models.h"
 #include "turn.h"
@@ -26,6 +27,7 @@ typedef struct generation {
     answer_form form;
     bool may_think; /* the prompt does not end behind closed thoughts */
     chat_template *chat_template;
+    adapter_choice adapters;
     generate_prompt *prompts; /* in the arena of `ask`, but ids */
     int n_prompts;
     qp_job_options options; /* of all prompts */

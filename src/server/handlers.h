@@ -8,6 +8,8 @@
 route_handler health_live, health_ready, health_metrics;
 /* models_routes.c */
 route_handler models_list, models_one, models_current, models_drafts, models_load, models_unload;
+/* adapters_routes.c */
+route_handler adapters_loaded, adapters_list, adapters_load, adapters_unload;
 /* templates_routes.c */
 route_handler templates_list, templates_switch, templates_unload;
 /* presets_routes.c */

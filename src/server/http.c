@@ -445,6 +445,13 @@ void transport_quiesce(transport *t) {
 }
 
 bool transport_is_busy(transport *t) { return conns_is_busy(t->conns); }
+bool transport_run_again(transport *t, http_request *r) {
+    exchange_handle(exchange_of(r));
+    if (workers_add(t->workers, r)) return true;
+    exchange_handled(exchange_of(r));
+    return false;
+}
+
 void transport_get_counts(transport *t, conns_counts *counts) {
     if (t) conns_get_counts(t->conns, counts);
 }

@@ -12,27 +12,35 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "health.h"
+#include "load_settings.h"
 #include "metrics.h"
 #include "pump.h"
 #include "reply.h"
 #include "server.h"
 #include "slog.h"
 #include "templates.h"
+#include "transport.h"
 #include <math.h>
 #include <stdio.h>
 
 /* The engine takes no larger chunks; TabbyAPI's usual 2048 means its largest. */
 enum { MOST_ONLOOKERS = 64, LEAST_CACHE = 512, CACHE_SHARE = 4, MOST_CHUNK = 512 };
 
+typedef enum load_kind { LOAD_MODEL, LOAD_UNLOAD, LOAD_ADAPTERS } load_kind;
+
 struct loader {
     struct server *server;
     bell bell;
-    bool is_running, is_unload, has_thread, is_ending;
+    load_kind kind;
+    bool is_running, has_thread, is_ending;
     pthread_t thread;
     load_order order;
     double done, total;
     http_request *onlookers[MOST_ONLOOKERS];
     int n_onlookers;
+    http_request **parked; /* [n_parked]: their handlers run again when this is over */
+    size_t n_parked;
+    json_t *report; /* LOAD_ADAPTERS: what became of each */
     qp_status status;
     qp_error error;
 };
@@ -50,7 +58,7 @@ bool loader_is_running(struct server *s, double *share) {
     loader *l = s->loader;
     if (!l) return false;
     bell_lock(&l->bell);
-    const bool is = l->is_running && !l->is_unload;
+    const bool is = l->is_running && l->kind == LOAD_MODEL;
     *share = l->total > 0 ? l->done / l->total : 0;
     bell_unlock(&l->bell);
     return is;
@@ -75,10 +83,21 @@ static void on_progress(void *user, double done, double total) {
     bell_unlock(&l->bell);
 }
 
-static void end_one(const loader *l, http_request *r) {
-    if (l->status != QP_OK)
+static void end_adapters(loader *l, http_request *r) {
+    if (l->status == QP_NO_FILE)
+        reply_error(r, FAULT_NO_MODEL, NULL, "%s", l->error.text);
+    else if (l->status != QP_OK)
+        reply_failure(r, "loras", &l->error);
+    else
+        reply_json(r, 200, json_incref(l->report));
+}
+
+static void end_one(loader *l, http_request *r) {
+    if (l->kind == LOAD_ADAPTERS)
+        end_adapters(l, r);
+    else if (l->status != QP_OK)
         reply_failure(r, "model_name", &l->error);
-    else if (l->is_unload)
+    else if (l->kind == LOAD_UNLOAD)
         reply_null(r);
     else {
         send_progress(r, l->total, l->total, "finished");
@@ -87,16 +106,33 @@ static void end_one(const loader *l, http_request *r) {
     http_drop(r);
 }
 
+/* Their handlers find what there is now. */
+static void end_parked(loader *l, http_request **parked, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (l->status != QP_OK)
+            reply_failure(parked[i], "model", &l->error);
+        else if (!transport_run_again(l->server->transport, parked[i]))
+            reply_error(parked[i], FAULT_DRAINING, NULL, "the server is about to end");
+        http_drop(parked[i]);
+    }
+    mem_free(parked);
+}
+
 static void end_onlookers(loader *l) {
     http_request *list[MOST_ONLOOKERS];
     bell_lock(&l->bell);
     const int n = l->n_onlookers;
     memcpy(list, l->onlookers, sizeof list);
     l->n_onlookers = 0;
+    http_request **parked = l->parked;
+    const size_t n_parked = l->n_parked;
+    l->parked = NULL;
+    l->n_parked = 0;
     l->is_running = false;
     bell_ring(&l->bell);
     bell_unlock(&l->bell);
     for (int i = 0; i < n; i++) end_one(l, list[i]);
+    end_parked(l, parked, n_parked);
 }
 
 /* ---- taking away ---- */
@@ -118,13 +154,10 @@ static void take_away(loader *l, bool skip_queue) {
 
 /* ---- bringing ---- */
 
-static qp_cache_type cache_type_of(const config *c, const load_order *o) {
-    const char *word = o->cache_mode ? o->cache_mode : c->cache_mode;
-    if (!word) return QP_CACHE_DEFAULT;
-    return !strcmp(word, "fp32") || !strcmp(word, "FP32") ? QP_CACHE_FP32 : QP_CACHE_FP16;
+static qp_cache_type cache_type_of(const load_order *o) {
+    if (!o->cache_mode) return QP_CACHE_DEFAULT;
+    return !strcmp(o->cache_mode, "fp32") ? QP_CACHE_FP32 : QP_CACHE_FP16;
 }
-
-static double pick(double asked, double configured) { return asked > 0 ? asked : configured; }
 
 static qp_status open_model(loader *l, model_slot *m, qp_error *err) {
     const config *c = l->server->config;
@@ -136,8 +169,8 @@ static qp_status open_model(loader *l, model_slot *m, qp_error *err) {
         .threads = (int)c->threads,
         .pin_threads = c->pin_threads,
         .precision = !strcmp(c->precision, "exact") ? QP_PRECISION_EXACT : QP_PRECISION_FAST,
-        .rope_scale = pick(o->rope_scale, c->rope_scale),
-        .rope_alpha = pick(o->rope_alpha, c->rope_alpha),
+        .rope_scale = o->rope_scale,
+        .rope_alpha = o->rope_alpha,
         .rope_yarn = c->rope_yarn,
         .log = {slog_line, l->server->log},
         .progress = on_progress,
@@ -162,19 +195,17 @@ static uint64_t cache_tokens_of(const model_slot *m, int64_t asked, qp_cache_typ
 static qp_status open_generator(const loader *l, model_slot *m, qp_error *err) {
     const config *c = l->server->config;
     const load_order *o = &l->order;
-    const qp_cache_type type = cache_type_of(c, o);
-    const int64_t length = (int64_t)pick((double)o->max_seq_len, (double)c->max_seq_len);
-    const uint64_t asked = (uint64_t)pick((double)o->cache_size, (double)c->cache_size);
-    const double chunk = pick((double)o->chunk_size, (double)c->chunk_size);
-    const uint64_t page = 256, tokens = (cache_tokens_of(m, (int64_t)asked, type) + page - 1) / page * page;
-    const uint64_t trained = (uint64_t)m->info.trained_context, wanted = length ? (uint64_t)length : trained;
+    const qp_cache_type type = cache_type_of(o);
+    const uint64_t page = 256, tokens = (cache_tokens_of(m, o->cache_size, type) + page - 1) / page * page;
+    const uint64_t trained = (uint64_t)m->info.trained_context;
+    const uint64_t wanted = o->max_seq_len ? (uint64_t)o->max_seq_len : trained;
     m->max_length = wanted < tokens ? wanted : tokens;
     m->limits = (qp_generator_options){
         .size = sizeof m->limits,
         .cache_tokens = tokens,
         .cache_type = type,
-        .chunk_tokens = chunk < MOST_CHUNK ? (int)chunk : MOST_CHUNK,
-        .max_jobs = (int)pick((double)o->max_batch_size, (double)c->max_batch_size),
+        .chunk_tokens = o->chunk_size < MOST_CHUNK ? (int)o->chunk_size : MOST_CHUNK,
+        .max_jobs = (int)o->max_batch_size,
         .max_queue = (int)c->max_queue,
         .max_length = m->max_length,
         .max_stall = c->max_stall,
@@ -204,9 +235,8 @@ static qp_status set_pooling(model_slot *m, const config *c, const char *folder,
 }
 
 static qp_status open_template(const loader *l, model_slot *m, qp_error *err) {
-    const config *c = l->server->config;
-    const char *name = *l->order.prompt_template ? l->order.prompt_template : c->prompt_template;
-    if (name) return templates_open(&m->chat_template, l->server, name, err);
+    const char *name = l->order.prompt_template;
+    if (*name) return templates_open(&m->chat_template, l->server, name, err);
     if (!m->info.has_chat_template) return QP_OK;
     return templates_open_own(&m->chat_template, l->order.path, err);
 }
@@ -221,17 +251,29 @@ static void set_fingerprint(model_slot *m) {
     snprintf(m->fingerprint, sizeof m->fingerprint, "q%010llx", (unsigned long long)(hash & 0xFFFFFFFFFF));
 }
 
+/* Those that the order names must all be there. */
+static qp_status open_adapters(const loader *l, model_slot *m, qp_error *err) {
+    if (!l->order.n_adapters) return QP_OK;
+    m->adapters = adapters_new();
+    if (!m->adapters) return err_no_memory(err, sizeof *m->adapters, "adapters");
+    for (int i = 0; i < l->order.n_adapters; i++) ERR_TRY(adapters_add(m->adapters, m, &l->order.adapters[i], err));
+    return QP_OK;
+}
+
 static qp_status open_slot(loader *l, model_slot **out, qp_error *err) {
     model_slot *m = MEM_NEW(model_slot);
     if (!m) return err_no_memory(err, sizeof *m, "a model");
     m->server = l->server;
     atomic_store(&m->users, 1);
+    m->rope_scale = l->order.rope_scale;
+    m->rope_alpha = l->order.rope_alpha;
     snprintf(m->id, sizeof m->id, "%s", l->order.id);
     snprintf(m->path, sizeof m->path, "%s", l->order.path);
     m->created = (int64_t)clock_unix();
     qp_status status = open_model(l, m, err);
     if (status == QP_OK) status = open_generator(l, m, err);
     if (status == QP_OK) status = open_template(l, m, err);
+    if (status == QP_OK) status = open_adapters(l, m, err);
     if (status == QP_OK) status = set_pooling(m, l->server->config, l->order.path, err);
     if (status != QP_OK) return models_slot_free(m), status;
     set_fingerprint(m);
@@ -245,7 +287,9 @@ static void load(loader *l) {
     const double began = clock_now();
     take_away(l, l->order.skip_queue);
     slog_say(s->log, QP_LOG_INFO, "loading %s from %s", l->order.id, l->order.path);
-    l->status = open_slot(l, &fresh, &l->error);
+    const qp_log warn = {slog_line, s->log};
+    l->status = load_settings_complete(&l->order, s->config, &warn, &l->error);
+    if (l->status == QP_OK) l->status = open_slot(l, &fresh, &l->error);
     l->error.code = l->status;
     if (l->status == QP_OK) {
         models_put(s->models, fresh);
@@ -258,13 +302,46 @@ static void load(loader *l) {
     }
 }
 
+/* Each by itself: what cannot be loaded is told beside what can. */
+static void add_reported(loader *l, adapter_set *set, const model_slot *m, const adapter_wish *wish) {
+    qp_error why = {0};
+    const bool is_good = adapters_add(set, m, wish, &why) == QP_OK;
+    json_array_append_new(json_object_get(l->report, is_good ? "success" : "failure"), json_string(wish->name));
+    if (!is_good) json_object_set_new(json_object_get(l->report, "errors"), wish->name, json_string(why.text));
+    if (!is_good) slog_say(l->server->log, QP_LOG_WARN, "the adapter %s is not loaded: %s", wish->name, why.text);
+}
+
+static void change_adapters(loader *l) {
+    model_slot *m = models_take(l->server);
+    adapter_set *set = m ? adapters_new() : NULL;
+    json_decref(l->report);
+    l->report = json_pack("{s:[],s:[],s:{}}", "success", "failure", "errors");
+    if (!m)
+        l->status = err_set(&l->error, QP_NO_FILE, 0, "no model is loaded");
+    else if (!set || !l->report)
+        l->status = err_no_memory(&l->error, sizeof *set, "adapters");
+    for (int i = 0; l->status == QP_OK && i < l->order.n_adapters; i++) add_reported(l, set, m, &l->order.adapters[i]);
+    if (l->status == QP_OK)
+        adapters_put(m, set);
+    else
+        adapters_drop(set);
+    models_drop(m);
+}
+
 static void *run(void *user) {
     pthread_setname_np(pthread_self(), "quipu-loader");
     loader *l = user;
-    if (l->is_unload)
-        take_away(l, l->order.skip_queue);
-    else
+    switch (l->kind) {
+    case LOAD_MODEL:
         load(l);
+        break;
+    case LOAD_UNLOAD:
+        take_away(l, l->order.skip_queue);
+        break;
+    case LOAD_ADAPTERS:
+        change_adapters(l);
+        break;
+    }
     end_onlookers(l);
     return NULL;
 }
@@ -274,7 +351,7 @@ static void *run(void *user) {
 static void attach(loader *l, http_request *r) {
     if (!r || l->n_onlookers == MOST_ONLOOKERS) return;
     l->onlookers[l->n_onlookers++] = http_hold(r);
-    if (!l->is_unload) http_stream_begin(r, NULL);
+    if (l->kind == LOAD_MODEL) http_stream_begin(r, NULL);
 }
 
 /* With the lock; the thread of the last work is over. */
@@ -293,19 +370,56 @@ static qp_status start_thread(loader *l, qp_error *err) {
     return QP_OK;
 }
 
+static qp_status is_busy(const loader *l, qp_error *err) {
+    static const char *const works[] = {"%s is being loaded", "the old model is being unloaded",
+                                        "adapters are being loaded"};
+    return l->kind == LOAD_MODEL ? err_set(err, QP_BUSY, 0, works[0], l->order.id)
+                                 : err_set(err, QP_BUSY, 0, "%s", works[l->kind]);
+}
+
+/* With the lock. */
+static qp_status park(loader *l, http_request *r, qp_error *err) {
+    http_request **more = mem_resize(l->parked, l->n_parked + 1, sizeof(http_request *));
+    if (!more) return err_no_memory(err, sizeof *more, "a request that waits");
+    l->parked = more;
+    l->parked[l->n_parked++] = http_hold(r);
+    return QP_OK;
+}
+
+bool loader_park(loader *l, http_request *r) {
+    bell_lock(&l->bell);
+    const bool is_parked = l->is_running && park(l, r, NULL) == QP_OK;
+    bell_unlock(&l->bell);
+    return is_parked;
+}
+
+qp_status loader_start_inline(loader *l, const load_order *order, http_request *r, qp_error *err) {
+    qp_status status = QP_OK;
+    bell_lock(&l->bell);
+    if (l->is_ending) status = err_set(err, QP_CANCELLED, 0, "the server is about to end");
+    if (status == QP_OK) status = park(l, r, err);
+    if (status == QP_OK && !l->is_running) {
+        l->order = *order;
+        l->kind = LOAD_MODEL;
+        status = start_thread(l, err);
+        if (status != QP_OK) http_drop(l->parked[--l->n_parked]);
+    }
+    bell_unlock(&l->bell);
+    return status;
+}
+
 qp_status loader_start(loader *l, const load_order *order, http_request *r, qp_error *err) {
     qp_status status = QP_OK;
     bell_lock(&l->bell);
     if (l->is_ending)
         status = err_set(err, QP_CANCELLED, 0, "the server is about to end");
-    else if (l->is_running && (l->is_unload || strcmp(l->order.path, order->path) || !r))
-        status = err_set(err, QP_BUSY, 0, "%s is being %s", l->is_unload ? "the old model" : l->order.id,
-                         l->is_unload ? "unloaded" : "loaded");
+    else if (l->is_running && (l->kind != LOAD_MODEL || strcmp(l->order.path, order->path) || !r))
+        status = is_busy(l, err);
     else if (l->is_running)
         attach(l, r);
     else {
         l->order = *order;
-        l->is_unload = false;
+        l->kind = LOAD_MODEL;
         status = start_thread(l, err);
         if (status == QP_OK) attach(l, r);
     }
@@ -319,12 +433,27 @@ qp_status loader_start_unload(loader *l, bool skip_queue, http_request *r, qp_er
     models_drop(m);
     bell_lock(&l->bell);
     if (l->is_running || l->is_ending)
-        status = err_set(err, QP_BUSY, 0, "%s is being loaded", l->order.id);
+        status = is_busy(l, err);
     else if (!m)
         status = err_set(err, QP_NO_FILE, 0, "no model is loaded");
     else {
-        l->is_unload = true;
+        l->kind = LOAD_UNLOAD;
         l->order = (load_order){.skip_queue = skip_queue};
+        status = start_thread(l, err);
+        if (status == QP_OK) attach(l, r);
+    }
+    bell_unlock(&l->bell);
+    return status;
+}
+
+qp_status loader_start_adapters(loader *l, const load_order *order, http_request *r, qp_error *err) {
+    qp_status status = QP_OK;
+    bell_lock(&l->bell);
+    if (l->is_running || l->is_ending)
+        status = is_busy(l, err);
+    else {
+        l->kind = LOAD_ADAPTERS;
+        l->order = *order;
         status = start_thread(l, err);
         if (status == QP_OK) attach(l, r);
     }
@@ -349,5 +478,6 @@ void loader_free(loader *l) {
     loader_wait(l, NULL);
     if (l->has_thread) pthread_join(l->thread, NULL);
     bell_close(&l->bell);
+    json_decref(l->report);
     mem_free(l);
 }

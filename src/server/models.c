@@ -3,10 +3,11 @@
  * The pointer to the loaded model is under one lock; the slot counts its users. Unloading clears the pointer, so new
  * requests find nothing, and waits until it holds the last use. */
 #include "models_impl.h"
+#include "adapters.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "loader.h"
+#include "load_settings.h"
 #include "reply.h"
 #include "route.h"
 #include "server.h"
@@ -52,6 +53,7 @@ void models_slot_free(model_slot *m) {
     if (!m) return;
     models_drop_template(m->chat_template);
     qp_generator_free(m->generator);
+    adapters_drop(m->adapters);
     qp_model_close(m->model);
     mem_free(m);
 }
@@ -77,26 +79,46 @@ bool models_wait_alone(model_slot *m, double deadline) {
 
 /* ---- for a request ---- */
 
-static bool is_name_of(const model_slot *m, const char *name) {
+static bool is_name_of(model_slot *m, const char *name) {
     const config *c = m->server->config;
     return !name || !*name || !strcmp(name, m->id) || config_has(&c->model_alias, name) ||
-           (c->use_dummy_models && config_has(&c->dummy_model_names, name));
+           (c->use_dummy_models && config_has(&c->dummy_model_names, name)) || adapters_has(m, name);
+}
+
+/* With inline_model_loading: true if the request waits for a model, or has been told why not. */
+static bool load_inline(http_request *r, const model_slot *m, const char *name) {
+    const struct server *s = r->server;
+    load_order order = {.is_first = false};
+    qp_error err = {0};
+    if (!s->config->inline_model_loading) return false;
+    if (!m && loader_park(s->loader, r)) return true;
+    if (!name || load_settings_find(&order, s->config, name, &err) != QP_OK) return false;
+    if (r->access != ACCESS_ADMIN && !s->config->inline_loading_for_all)
+        reply_error(r, FAULT_ADMIN, "model", "model: '%.200s' is not loaded, and loading it needs the admin key", name);
+    else if (loader_start_inline(s->loader, &order, r, &err) != QP_OK)
+        reply_failure(r, "model", &err);
+    return true;
+}
+
+static void refuse_without_model(http_request *r) {
+    struct server *s = r->server;
+    double share;
+    if (atomic_load(&s->is_draining))
+        reply_error(r, FAULT_DRAINING, NULL, "the server is about to end and takes no new work");
+    else if (loader_is_running(s, &share))
+        reply_error(r, FAULT_LOADING, NULL, "the model is being loaded, %.0f %% done", share * 100);
+    else
+        reply_error(r, FAULT_NO_MODEL, NULL, "no model is loaded");
 }
 
 model_slot *models_for_request(http_request *r, const char *name) {
     struct server *s = r->server;
-    double share;
-    model_slot *m = atomic_load(&s->is_draining) ? NULL : models_take(s);
-    if (!m) {
-        if (atomic_load(&s->is_draining))
-            reply_error(r, FAULT_DRAINING, NULL, "the server is about to end and takes no new work");
-        else if (loader_is_running(s, &share))
-            reply_error(r, FAULT_LOADING, NULL, "the model is being loaded, %.0f %% done", share * 100);
-        else
-            reply_error(r, FAULT_NO_MODEL, NULL, "no model is loaded");
-        return NULL;
-    }
-    if (!s->config->strict_model || is_name_of(m, name)) return m;
+    const bool is_draining = atomic_load(&s->is_draining);
+    model_slot *m = is_draining ? NULL : models_take(s);
+    const bool is_named = m && is_name_of(m, name);
+    if (!is_named && !is_draining && load_inline(r, m, name)) return models_drop(m), NULL;
+    if (!m) return refuse_without_model(r), NULL;
+    if (is_named || !s->config->strict_model) return m;
     reply_error(r, FAULT_NO_MODEL_NAMED, "model", "model: found '%.200s', loaded is '%s'", name, m->id);
     models_drop(m);
     return NULL;
@@ -142,11 +164,10 @@ const char *models_cache_word(const model_slot *m) {
 static json_t *parameters(model_slot *m) {
     chat_template *t = NULL;
     models_take_template(&t, m, NULL, NULL);
-    const config *c = m->server->config;
     json_t *object =
         json_pack("{s:I,s:I,s:s,s:f,s:f,s:i,s:i,s:s?,s:s?,s:b,s:n}", "max_seq_len", (json_int_t)m->max_length,
                   "cache_size", (json_int_t)m->limits.cache_tokens, "cache_mode", models_cache_word(m), "rope_scale",
-                  c->rope_scale > 0 ? c->rope_scale : 1.0, "rope_alpha", c->rope_alpha > 0 ? c->rope_alpha : 1.0,
+                  m->rope_scale > 0 ? m->rope_scale : 1.0, "rope_alpha", m->rope_alpha > 0 ? m->rope_alpha : 1.0,
                   "max_batch_size", m->limits.max_jobs, "chunk_size", m->limits.chunk_tokens, "prompt_template",
                   t ? t->name : NULL, "prompt_template_content", t ? t->source : NULL, "use_vision", 0, "draft");
     models_drop_template(t);

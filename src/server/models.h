@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 struct server;
+struct adapter_set;
 
 /* A chat template in use: the model's own, or one from the template folder. Immutable. */
 typedef struct chat_template {
@@ -17,7 +18,8 @@ typedef struct chat_template {
     const char *source; /* the template's own text */
 } chat_template;
 
-/* Immutable after loading but for `users` and the template, which models_take_template guards. */
+/* Immutable after loading but for `users`, the template and the adapters, which models_take_template and adapters.h
+ * guard. */
 typedef struct model_slot {
     atomic_int users;
     struct server *server;
@@ -27,11 +29,13 @@ typedef struct model_slot {
     qp_generator *generator;
     const qp_tokenizer *tokenizer; /* the model's; never NULL: a model without one is not loaded */
     qp_model_info info;
-    qp_generator_options limits;  /* as they are in use, without zeros */
-    uint64_t max_length;          /* tokens of prompt and answer together */
-    qp_pooling pooling;           /* of embeddings */
-    char fingerprint[16];         /* "q" and hex digits: build, model, kernels */
-    chat_template *chat_template; /* NULL: none; swapped by /v1/template/switch */
+    qp_generator_options limits;   /* as they are in use, without zeros */
+    double rope_scale, rope_alpha; /* as they were asked for; 0: the model's own */
+    uint64_t max_length;           /* tokens of prompt and answer together */
+    qp_pooling pooling;            /* of embeddings */
+    char fingerprint[16];          /* "q" and hex digits: build, model, kernels */
+    chat_template *chat_template;  /* NULL: none; swapped by /v1/template/switch */
+    struct adapter_set *adapters;  /* NULL: none; swapped by /v1/lora/load */
 } model_slot;
 
 /* The loaded model, held; NULL if there is none. */
@@ -39,7 +43,8 @@ model_slot *models_take(struct server *s);
 void models_drop(model_slot *m);
 
 /* The model that answers a request whose field `model` is `name` (NULL: not given), held. NULL: the request has been
- * answered: nothing loaded, loading, draining, or another name in strict mode. */
+ * answered (nothing loaded, loading, draining, another name in strict mode), or waits for a model that is loaded for
+ * it: its handler then runs once more, from its beginning. */
 model_slot *models_for_request(http_request *r, const char *name);
 
 /* The template in use, or the named one of the template folder (`name` may be NULL), held. NULL and an error if there

@@ -112,6 +112,7 @@ static const body_row bodies[] = {
     {"/detokenize", "tokens", "array"},
     {"/apply-template", "messages", "array"},
     {"/v1/model/load", "model_name", "string"},
+    {"/v1/lora/load", "loras", "array"},
     {"/v1/template/switch", "prompt_template_name", "string"},
 };
 

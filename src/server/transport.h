@@ -16,6 +16,8 @@ void transport_quiesce(transport *t);
 bool transport_is_busy(transport *t);
 /* Breaks off what is left. */
 void transport_close(transport *t);
+/* A request that its handler has left to wait: the handler runs again, on a worker. False: the workers have ended. */
+bool transport_run_again(transport *t, http_request *r);
 void transport_get_counts(transport *t, conns_counts *counts);
 
 #endif
