@@ -147,13 +147,14 @@ static void end_badly(embedding *e, const qp_event *event) {
 
 static void on_event(void *user, int choice, const qp_event *event) {}
 
-static void on_end(void *user, int choice, const qp_event *event, const qp_error *failure) {
+static const char *on_end(void *user, int choice, const qp_event *event, const qp_error *failure) {
     embedding *e = user;
     size_t width;
     const float *vector = qp_job_peek_embedding(pump_peek_job(e->request, choice), &width);
-    if (failure) return fail(e, FAULT_ENGINE, failure->text);
-    if (!vector) return end_badly(e, event);
+    if (failure) return fail(e, FAULT_ENGINE, failure->text), NULL;
+    if (!vector) return end_badly(e, event), NULL;
     memcpy(e->vectors + (e->first + (size_t)choice) * e->width, vector, width * sizeof *vector);
+    return "stop";
 }
 
 static void on_done(void *user) {

@@ -261,11 +261,11 @@ static bool end_badly(generation *g, const qp_event *event, const qp_error *fail
     return is_silent && (fail(g, FAULT_GENERATION_TIMEOUT, "the time limit ran out before the first token"), true);
 }
 
-static void on_end(void *user, int choice, const qp_event *event, const qp_error *failure) {
+static const char *on_end(void *user, int choice, const qp_event *event, const qp_error *failure) {
     generation *g = user;
     http_figures *f = &g->request->figures;
     qp_event end = *event;
-    if (g->has_failed || (!turn_is_over(g->turn, choice) && end_badly(g, event, failure))) return;
+    if (g->has_failed || (!turn_is_over(g->turn, choice) && end_badly(g, event, failure))) return NULL;
     echo(g, choice);
     if (g->scores_only) {
         end.finish = QP_FINISH_LENGTH;
@@ -275,6 +275,7 @@ static void on_end(void *user, int choice, const qp_event *event, const qp_error
     const turn_choice *c = &g->turn->choices[choice];
     if (!f->finish) f->finish = c->end.finish;
     f->reasoning_tokens += c->n_thought_tokens;
+    return c->end.finish;
 }
 
 static void on_late(void *user) {

@@ -35,11 +35,12 @@ typedef struct deep {
 
 static void deep_event(void *user, int choice, const qp_event *event) {}
 
-static void deep_end(void *user, int choice, const qp_event *event, const qp_error *failure) {
+static const char *deep_end(void *user, int choice, const qp_event *event, const qp_error *failure) {
     deep *d = user;
     d->has_failed = failure || event->finish == QP_FINISH_TIMEOUT || event->finish == QP_FINISH_CANCELLED;
     if (d->has_failed)
         snprintf(d->why, sizeof d->why, "One token: %.180s", failure ? failure->text : qp_finish_text(event->finish));
+    return NULL;
 }
 
 static void deep_done(void *user) {

@@ -218,11 +218,17 @@ static void measure_text(group *g, pump_job *j, const qp_event *e) {
     j->t_last = e->sampled_at;
 }
 
-static metric_finish finish_of(const group *g, const qp_event *e, bool has_failed) {
-    const char *told = g->request->figures.finish;
+/* Is it told to a client that is still there? A job that the server itself has ended is cancelled, too. */
+static bool is_told(const group *g, const char *told) {
+    const http_cause cause = http_cancel_cause(g->request);
+    return told && (cause == CAUSE_NONE || cause == CAUSE_DRAIN || cause == CAUSE_TIMEOUT);
+}
+
+static metric_finish finish_of(const group *g, const qp_event *e, const char *told, bool has_failed) {
     if (has_failed || e->finish == QP_FINISH_ERROR) return METRIC_FINISH_error;
+    if (is_told(g, told) && !strcmp(told, "tool_calls")) return METRIC_FINISH_tool_calls;
+    if (is_told(g, told)) return !strcmp(told, "length") ? METRIC_FINISH_length : METRIC_FINISH_stop;
     if (e->finish == QP_FINISH_CANCELLED) return METRIC_FINISH_cancelled;
-    if (told && !strcmp(told, "tool_calls")) return METRIC_FINISH_tool_calls;
     return e->finish == QP_FINISH_LENGTH || e->finish == QP_FINISH_TIMEOUT ? METRIC_FINISH_length : METRIC_FINISH_stop;
 }
 
@@ -241,9 +247,9 @@ static void end_job(group *g, pump_job *j, const qp_event *e, const qp_error *fa
     }
     f->completion_tokens += s->new_tokens;
     if (s->decode_s > f->decode_s) f->decode_s = s->decode_s;
-    g->calls->on_end(g->user, j->choice, e, failure);
+    const char *told = g->calls->on_end(g->user, j->choice, e, failure);
     if (!f->finish) f->finish = finish_word(e, failure != NULL);
-    metrics_job(g->pump->server->metrics, finish_of(g, e, failure != NULL), s);
+    metrics_job(g->pump->server->metrics, finish_of(g, e, told, failure != NULL), s);
     pthread_mutex_lock(&g->pump->lock); /* others look at jobs under it */
     qp_job *ended = j->job;
     j->job = NULL;

@@ -18,8 +18,9 @@ typedef struct pump_calls {
     /* Text or progress of the prompt (where options.show_prompt asks for it). */
     void (*on_event)(void *user, int choice, const qp_event *event);
     /* Once for each choice, its last: event->kind is QP_EVENT_END. `failure` is NULL unless the job failed. A cancelled
-     * job has QP_FINISH_CANCELLED, and http_cancel_cause says why; one whose time ran out QP_FINISH_TIMEOUT. */
-    void (*on_end)(void *user, int choice, const qp_event *event, const qp_error *failure);
+     * job has QP_FINISH_CANCELLED, and http_cancel_cause says why; one whose time ran out QP_FINISH_TIMEOUT. Gives the
+     * finish_reason that the client is told; NULL: the engine's. */
+    const char *(*on_end)(void *user, int choice, const qp_event *event, const qp_error *failure);
     /* Nothing was answered for one ping interval: a stream should begin now. May be NULL. */
     void (*on_late)(void *user);
     /* After the last on_end: completes the answer and frees `user`, or submits more jobs of the same request. */
