@@ -3,9 +3,9 @@
  *
  * usage: bench_generator [-m FOLDER | --shape NAME] soak [JOBS] | smooth [PROMPT_TOKENS] | batch [SEQUENCES]
  * The default is models/demo, 100,000 jobs, 8,192 tokens, 16 sequences. The goals: soak: last_over_first within 0.95 to
- * 1.05 where the machine is steady, last_over_fresh (the same jobs on a new generator right afterwards) where it is not,
- * resident memory as after 5,000 jobs, no page in use; smooth: p99_over_median at most 2, delivery p99 under 100 us;
- * batch: speedup at least 4, overhead at most 0.03 for the demo model and 0.01 for 1.1B. */
+ * 1.05 where the machine is steady, last_over_fresh (the same jobs on a new generator right afterwards) where it is
+ * not, resident memory as after 5,000 jobs, no page in use; smooth: p99_over_median at most 2, delivery p99 under 100
+ * us; batch: speedup at least 4, overhead at most 0.03 for the demo model and 0.01 for 1.1B. */
 #include <quipu.h>
 #include "base/clock.h"
 #include "base/rng.h"

@@ -2,6 +2,7 @@
  *
  * Called by api/. Everything is checked before it returns; one cleanup path. */
 #include "model.h"
+#include "leftover.h"
 #include "rope.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -59,6 +60,7 @@ static qp_status open_folder(model *m, const char *folder, const model_options *
                        file_exists(folder) ? "is not a folder" : "there is no such folder");
     ERR_TRY(read_config(m, folder, o->architecture, err));
     ERR_TRY(checkpoint_open(&m->checkpoint, folder, err));
+    ERR_TRY(leftover_check(m->arch, &m->shape, m->checkpoint, err));
     tensors_open(&m->tensors, m->checkpoint, m->arch, &m->shape);
     return finish_open(m, (weight_source){.fetch = fetch_tensor, .user = &m->tensors}, o, err);
 }
