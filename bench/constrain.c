@@ -93,7 +93,7 @@ static bool follow(grammar *g, const tok *t, const trie *v, span text) {
     return is_right;
 }
 
-static void try_schema(const json_t *record, const tok *t, const trie *v) {
+static void try_schema(const json_t *record, const tok *t, trie *v) {
     const ir_options options = {
         .whitespace = "flexible:inf", .repeat_extra_keys = true, .fraction_digits = -1, .exponent_digits = -1};
     char *source = json_dumps(json_object_get(record, "schema"), JSON_COMPACT | JSON_ENCODE_ANY);
@@ -116,7 +116,7 @@ static void try_schema(const json_t *record, const tok *t, const trie *v) {
     grammar_free(g);
 }
 
-static void try_all(char *text, const tok *t, const trie *v, long most) {
+static void try_all(char *text, const tok *t, trie *v, long most) {
     for (char *line = strtok(text, "\n"); line && most-- > 0; line = strtok(NULL, "\n")) {
         json_t *record;
         qp_error err;

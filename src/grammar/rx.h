@@ -113,9 +113,9 @@ bool rx_has_word(rx_pool *p, rx a);
 static inline bool rx_disjoint(rx_pool *p, rx a, rx b) { return !rx_has_word(p, rx_and(p, a, b)); }
 static inline bool rx_within(rx_pool *p, rx a, rx b) { return !rx_has_word(p, rx_minus(p, a, b)); }
 bool rx_matches(rx_pool *p, rx a, span text);
-/* Whether every text of up to `most` characters that stand for themselves in a JSON string (no quote, backslash or
- * control character) begins a word. May say no where the answer is yes. */
-bool rx_follows_plain(rx_pool *p, rx a, int most);
+/* Up to which length, at most `most`, every text of characters that stand for themselves in a JSON string (no quote,
+ * backslash or control character) begins a word; RX_INFINITE: any length. May say less than is true. */
+uint32_t rx_plain_reach(rx_pool *p, rx a, uint32_t most);
 /* Bytes that can begin a word (a superset where intersections or complements are inside: see rx_has_word). */
 void rx_first(rx_pool *p, rx a, rx_set *out);
 /* A shortest word into `out`; false if there is none. For messages and tests. */

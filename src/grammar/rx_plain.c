@@ -6,7 +6,7 @@
  * non-empty when finitely many words are taken from it. */
 #include "rx_node.h"
 
-enum { MOST_NODES = 64, MOST_LEVELS = 16 };
+enum { MOST_NODES = 128 };
 
 typedef struct node_list {
     rx at[MOST_NODES];
@@ -96,19 +96,19 @@ static bool holds_at_once(rx_pool *p, rx a) {
     return false;
 }
 
-bool rx_follows_plain(rx_pool *p, rx a, int most) {
+uint32_t rx_plain_reach(rx_pool *p, rx a, uint32_t most) {
     node_list seen = {.n = 0}, border = {.n = 1, .at = {rx_blur(p, a, 256)}};
-    if (holds_at_once(p, a)) return true;
-    for (int i = 0; i < most; i++) {
+    if (holds_at_once(p, a)) return RX_INFINITE;
+    for (uint32_t reach = 0; reach < most; reach++) {
         node_list next = {.n = 0};
-        if (i == MOST_LEVELS || !step_chars(p, &border, &next)) return false;
+        if (!step_chars(p, &border, &next)) return reach;
         border.n = 0;
         for (int k = 0; k < next.n; k++) {
             const int known = seen.n;
-            if (!rx_has_word(p, next.at[k]) || !add_node(&seen, next.at[k])) return false;
+            if (!rx_has_word(p, next.at[k]) || !add_node(&seen, next.at[k])) return reach;
             if (seen.n > known && !holds_at_once(p, next.at[k])) add_node(&border, next.at[k]);
         }
-        if (border.n == 0) return true;
+        if (border.n == 0) return RX_INFINITE;
     }
-    return true;
+    return most;
 }

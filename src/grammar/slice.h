@@ -4,6 +4,12 @@
 
 #include "grammar/lexer.h"
 
+enum { SLICE_UNKNOWN, SLICE_ALL, SLICE_NOT_ALL };
+
+/* What is remembered. */
+static inline int slice_known(const lexer *l, uint32_t state, int slice) {
+    return l->states[state].follows >> (2 * slice) & 3;
+}
 /* Remembered at the state. May say no where the answer is yes: then the slice is walked. */
 bool slice_follows(lexer *l, uint32_t state, int slice);
 

@@ -1,8 +1,8 @@
 /* walk.c — heads stepped by bytes, and the walk over the vocabulary's tries.
  *
- * The common case is one head inside one terminal: a load from the automaton's row, and either the subtree is jumped
- * over or the next node follows. Where a terminal is complete, the parser gives the row behind it and both readings go
- * on. Heads of each depth lie behind those of the depth before, so leaving a subtree forgets them for free. */
+ * The common case is one head inside one terminal, a loop over the nodes (walk_one). Where a terminal is complete, the
+ * parser gives the row behind it and both readings go on. Heads of each depth lie behind those of the depth before, so
+ * leaving a subtree forgets them for free. */
 #include "grammar_impl.h"
 #include "slice.h"
 #include <stdio.h>
@@ -110,49 +110,118 @@ uint32_t walk_special(grammar *g, heads *s, uint32_t first, uint32_t n, int32_t 
 
 /* ---- the walk ---- */
 
-typedef struct frame {
-    uint32_t first, n;
-} frame;
+enum { WORTH_A_PROOF = 200, MOST_PROOFS = 16 }; /* nodes below; proofs in one walk that may be in vain */
 
-/* One step for the walk: as walk_step, with the common case in line. */
-static inline uint32_t step_node(grammar *g, heads *s, frame now, uint8_t byte) {
-    if (now.n == 1) {
-        const head h = s->at[now.first];
-        const uint32_t *row = g->automaton.states[h.state & HEAD_STATE].row;
-        const uint32_t next = row ? row[byte] : 0;
-        if (next == LEXER_DEAD) return 0;
-        if (next && !(next & LEXER_COMPLETE)) {
-            s->at[now.first + 1] = (head){h.row, next};
-            return 1;
-        }
-    }
-    return walk_step(g, s, now.first, now.n, byte);
+/* A walk in progress; `states` and `from` belong to the nodes on the way down, by depth. */
+typedef struct walker {
+    grammar *g;
+    heads *s;
+    const trie_node *nodes;
+    int slice;
+    uint32_t proofs_left; /* of subtrees that may follow as a whole */
+    uint32_t *bits;
+    uint32_t states[TRIE_MOST_BYTES + 2];
+    const uint32_t *from[TRIE_MOST_BYTES + 2]; /* their rows */
+} walker;
+
+static const uint32_t not_left_yet[256]; /* the row of a state that has none: all of it is to be computed */
+
+static inline void go_down(walker *w, uint32_t depth, uint32_t state) {
+    const uint32_t *row = w->g->automaton.states[state].row;
+    w->states[depth] = state;
+    w->from[depth] = row ? row : not_left_yet;
 }
 
-static void walk_slice(grammar *g, heads *s, uint32_t n_now, const trie_slice *slice, uint32_t *bits) {
-    frame frames[TRIE_MOST_BYTES + 2];
-    frames[0] = (frame){0, n_now};
-    uint32_t depth = 0;
-    for (uint32_t i = 0; i < slice->n_nodes;) {
-        const trie_node node = slice->nodes[i];
-        const frame now = frames[depth];
-        if (now.first + now.n + 2 > s->room) {
-            s->n = now.first + now.n;
-            if (!walk_room(s, 2)) return out_of_memory(g);
+static inline void mark(const walker *w, trie_node node) {
+    if (node.id != TRIE_NO_ID) w->bits[node.id >> 5] |= 1u << (node.id & 31);
+}
+
+/* Inside a string that is nearly free (any key but these, a pattern or anything) the walk soon comes to a state behind
+ * which all plain text may follow, and so all that is below the node. In the middle of a character the rest is no plain
+ * text; where a byte of ASCII or a token ends, a character does. */
+static bool all_follows(walker *w, trie_node node, uint32_t state) {
+    if (node.size < WORTH_A_PROOF || w->slice == TRIE_REST || (node.byte >= 0x80 && node.id == TRIE_NO_ID))
+        return false;
+    const int known = slice_known(&w->g->automaton, state, w->slice);
+    if (known) return known == SLICE_ALL;
+    return w->proofs_left && w->proofs_left-- && slice_follows(&w->g->automaton, state, w->slice);
+}
+
+static void mark_all(const walker *w, uint32_t begin, uint32_t end) {
+    uint32_t nowhere = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        const uint32_t id = w->nodes[i].id;
+        uint32_t *const to = id == TRIE_NO_ID ? &nowhere : &w->bits[id >> 5];
+        *to |= 1u << (id & 31);
+    }
+}
+
+static bool has_failed(const walker *w) { return w->g->parser.failed != QP_OK || w->g->automaton.failed != QP_OK; }
+
+static void walk_many(walker *w, uint32_t begin, uint32_t end, uint32_t depth, uint32_t first, uint32_t n);
+
+/* A node behind which a terminal is complete, and what is below it. */
+static void walk_border(walker *w, uint32_t i, uint32_t depth, uint32_t first, uint32_t row) {
+    const trie_node node = w->nodes[i];
+    heads *const s = w->s;
+    s->n = first;
+    if (!walk_room(s, 1)) {
+        out_of_memory(w->g);
+        return;
+    }
+    s->at[first] = (head){row, w->states[depth]};
+    const uint32_t n = walk_step(w->g, s, first, 1, (uint8_t)node.byte);
+    if (n) mark(w, node);
+    if (n && node.size > 1) walk_many(w, i + 1, i + node.size, depth + 1, first + 1, n);
+}
+
+/* Nodes begin .. end, siblings and all below them, from one head. Until a terminal is complete the automaton alone
+ * decides: per node a load from the row of the state above it, and either the subtree is jumped over or the next node
+ * follows. */
+static void walk_one(walker *w, uint32_t begin, uint32_t end, uint32_t depth, uint32_t first) {
+    const head now = w->s->at[first];
+    go_down(w, depth, now.state & HEAD_STATE);
+    for (uint32_t i = begin; i < end;) {
+        const trie_node node = w->nodes[i];
+        uint32_t next = w->from[depth][node.byte];
+        if (next == 0) {
+            next = lexer_step(&w->g->automaton, w->states[depth], (uint8_t)node.byte);
+            go_down(w, depth, w->states[depth]);
+            if (next == 0) return;
         }
-        const uint32_t n = step_node(g, s, now, (uint8_t)node.byte);
-        if (n == 0) {
-            if (g->parser.failed != QP_OK || g->automaton.failed != QP_OK) return;
+        if (next == LEXER_DEAD || next & LEXER_COMPLETE) {
+            if (next != LEXER_DEAD) walk_border(w, i, depth, first + 1, now.row);
+            if (next != LEXER_DEAD && has_failed(w)) return;
             depth -= node.pops;
             i += node.size;
             continue;
         }
-        if (node.id != TRIE_NO_ID) bits[node.id >> 5] |= 1u << (node.id & 31);
+        if (all_follows(w, node, next)) {
+            mark_all(w, i, i + node.size);
+            depth -= node.pops;
+            i += node.size;
+            continue;
+        }
+        mark(w, node);
         if (node.size > 1)
-            frames[++depth] = (frame){now.first + now.n, n};
+            go_down(w, ++depth, next);
         else
             depth -= node.pops;
         i++;
+    }
+}
+
+/* The same from several heads. */
+static void walk_many(walker *w, uint32_t begin, uint32_t end, uint32_t depth, uint32_t first, uint32_t n) {
+    if (n == 1) {
+        walk_one(w, begin, end, depth, first);
+        return;
+    }
+    for (uint32_t i = begin; i < end && !has_failed(w); i += w->nodes[i].size) {
+        const trie_node node = w->nodes[i];
+        const uint32_t next = walk_step(w->g, w->s, first, n, (uint8_t)node.byte);
+        if (next) mark(w, node);
+        if (next && node.size > 1) walk_many(w, i + 1, i + node.size, depth + 1, first + n, next);
     }
 }
 
@@ -183,13 +252,16 @@ qp_status walk_mask(grammar *g, const head *now, uint32_t n, uint32_t *bits, qp_
     if (!walk_room(s, n + 2)) return err_no_memory(err, n * sizeof *now, "mask");
     if (n) memcpy(s->at, now, n * sizeof *now);
     const size_t words = ((size_t)trie_size(g->vocabulary) + 31) / 32;
+    walker down;
+    down.g = g, down.s = s, down.bits = bits; /* the rest is written before it is read */
     for (int i = 0; n && i < TRIE_SLICES; i++) {
         const trie_slice *slice = trie_slice_at(g->vocabulary, i);
         if (!slice->n_nodes) continue;
         if (i != TRIE_REST && any_holds(g, now, n, i)) {
             for (size_t w = 0; w < words; w++) bits[w] |= slice->mask[w];
         } else {
-            walk_slice(g, s, n, slice, bits);
+            down.nodes = slice->nodes, down.slice = i, down.proofs_left = MOST_PROOFS;
+            walk_many(&down, 0, slice->n_nodes, 0, 0, n);
         }
     }
     size_t n_twins;
