@@ -25,7 +25,7 @@ CONFINED = [
      "xxHash belongs into src/base/hash.c"),
     (r"#\s*include\s*<microhttpd\.h>", r"src/server/http\.c$", "libmicrohttpd belongs into src/server/http.c"),
     (r"#\s*include\s*<histedit\.h>", r"src/cli/lineedit\.c$", "libedit belongs into src/cli/lineedit.c"),
-    (r"#\s*include\s*<yaml\.h>", r"src/base/", "libyaml belongs into src/base"),
+    (r"#\s*include\s*<yaml\.h>", r"src/server/yaml\.c$", "libyaml belongs into src/server/yaml.c"),
     (r"(?<![\w.>])(malloc|calloc|realloc|strdup|strndup|aligned_alloc|posix_memalign|asprintf)\s*\(",
      r"src/base/mem\.c$|_(test|goldens)\.[ch]$", "memory comes from base/mem.h"),
     (r"(?<![\w.>])(getenv|secure_getenv)\s*\(", r"src/(cli|server)/|_test\.c$",

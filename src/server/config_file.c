@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/yaml.h"
+#include "yaml.h"
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>

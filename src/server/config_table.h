@@ -122,6 +122,8 @@
       "an assistant message at the end is continued")                                                                  \
                                                                                                                        \
     X(QUEUE, max_queue, "max-queue", 0, INT, 1, 1000000, NULL, "512", "N", "jobs that wait; more are answered 503")    \
+    X(QUEUE, max_requests_per_minute, "max-requests-per-minute", 0, INT, 0, 1000000, NULL, "0", "N",                   \
+      "generations that one api key may ask for; more are answered 429; 0: no limit")                                  \
     X(QUEUE, queue_timeout, "queue-timeout", 0, REAL, 0, 86400, NULL, "600", "S",                                      \
       "longest wait of a job; 0: no limit")                                                                            \
     X(QUEUE, queue_bypass, "queue-bypass", 0, INT, 0, 1000000, NULL, "8", "N",                                         \

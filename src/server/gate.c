@@ -4,7 +4,9 @@
  * is the only thing between a web page and this server: a page may rebind its own name to 127.0.0.1, but it cannot
  * change the Host that the browser then sends. */
 #include "gate.h"
+#include "base/clock.h"
 #include "keys.h"
+#include "rate.h"
 #include "reply.h"
 #include "route.h"
 #include "server.h"
@@ -120,6 +122,19 @@ static bool find_route(http_request *r) {
     return false;
 }
 
+/* The admin has no limit. */
+static bool check_rate(http_request *r) {
+    if (!(r->route->flags & ROUTE_GENERATES) || r->access != ACCESS_API) return true;
+    const int seconds = rate_take(r->server->rate, find_key(r), clock_now());
+    if (!seconds) return true;
+    char header[16];
+    snprintf(header, sizeof header, "%d", seconds);
+    http_add_header(r, "Retry-After", header);
+    reply_error(r, FAULT_RATE, NULL, "more than %lld requests of this key in a minute, the next in %d s",
+                (long long)r->server->config->max_requests_per_minute, seconds);
+    return false;
+}
+
 bool gate_check(http_request *r) {
     struct server *s = r->server;
     const char *host = http_header(r, "Host");
@@ -133,7 +148,7 @@ bool gate_check(http_request *r) {
         answer_preflight(r);
         return false;
     }
-    if (!find_route(r) || !check_key(r)) return false;
+    if (!find_route(r) || !check_key(r) || !check_rate(r)) return false;
     if (r->route->flags & ROUTE_GENERATES && atomic_load(&s->is_draining)) {
         http_add_header(r, "Connection", "close");
         reply_error(r, FAULT_DRAINING, NULL, "the server is about to end and takes no new work");

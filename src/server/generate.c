@@ -306,6 +306,31 @@ static void on_done(void *user) {
 
 static const pump_calls calls = {on_event, on_end, on_late, on_done};
 
+/* ---- looking on ---- */
+
+typedef struct search {
+    strbuf *out;
+    const dialect *dialect;
+    const char *id, *key_mark;
+    bool is_found;
+} search;
+
+static bool look_at(void *user, const http_request *r, const pump_calls *of, const void *owner) {
+    search *s = user;
+    const generation *g = of == &calls ? owner : NULL;
+    if (!g || g->setup.dialect != s->dialect || (s->id && strcmp(s->id, r->id)) ||
+        (s->key_mark && strcmp(s->key_mark, r->key_mark)))
+        return false;
+    strbuf_add(s->out, g->turn->choices[0].text.at, g->turn->choices[0].text.bytes);
+    return s->is_found = true;
+}
+
+bool generate_peek_text(strbuf *out, const http_request *r, const dialect *d, const char *id, const char *key_mark) {
+    search s = {out, d, id, key_mark, false};
+    pump_look(r->server->pump, look_at, &s);
+    return s.is_found;
+}
+
 /* ---- starting ---- */
 
 /* "chatcmpl-" and 32 hex digits: the request's id where it is such. */

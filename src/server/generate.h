@@ -55,6 +55,10 @@ bool generate_read_text(generation *g);
 /* Submits. prefix: of the answer's id, "chatcmpl-". */
 void generate_start(generation *g, const dialect *d, const char *prefix);
 
+/* The first choice's text so far, of a running request that this dialect answers: of this id (NULL: any) and of the
+ * caller's key mark (NULL: anybody's). False: there is none. */
+bool generate_peek_text(strbuf *out, const http_request *r, const dialect *d, const char *id, const char *key_mark);
+
 /* Tokens of all prompts. */
 size_t generate_prompt_tokens(const generation *g);
 /* Room for n prompts. */

@@ -31,7 +31,7 @@ route_handler responses_create, responses_count;
 /* anthropic.c */
 route_handler anthropic_messages, anthropic_count;
 /* kobold.c */
-route_handler kobold_generate, kobold_stream, kobold_abort, kobold_model, kobold_context, kobold_version;
+route_handler kobold_generate, kobold_stream, kobold_check, kobold_abort, kobold_model, kobold_context, kobold_version;
 route_handler kobold_extra_version, kobold_count;
 /* llamacpp.c */
 route_handler llamacpp_completion, llamacpp_infill;

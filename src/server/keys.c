@@ -6,7 +6,7 @@
 #include "slog.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/yaml.h"
+#include "yaml.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -21,11 +21,8 @@ static const char *const renamed[][2] = {
     {"use_default_badwordsids", ""},
     {"logprobs", ""},
     {"genkey", ""},
-    {"n", ""},
     {"stream", ""},
     {"memory", ""},
-    {"trim_stop", ""},
-    {"singleline", ""},
     {"quiet", ""},
 };
 
@@ -53,11 +50,25 @@ static bool join_memory(json_t *to, const json_t *body, refusal *why) {
     return !failed || refuse_memory(why, "prompt");
 }
 
+/* trim_stop: false leaves the stop text; singleline: true ends at the end of the line. */
+static bool adapt_stops(json_t *to, const json_t *body, refusal *why) {
+    if (json_is_false(json_object_get(body, "trim_stop")) &&
+        json_object_set_new(to, "include_stop_str_in_output", json_true()))
+        return refuse_memory(why, "trim_stop");
+    if (!json_is_true(json_object_get(body, "singleline"))) return true;
+    json_t *stop = json_object_get(to, "stop");
+    json_t *list = json_is_array(stop) ? json_copy(stop) : json_array();
+    if (json_is_string(stop)) json_array_append(list, stop);
+    if (json_array_append_new(list, json_string("\n")) || json_object_set_new(to, "stop", list))
+        return refuse_memory(why, "singleline");
+    return true;
+}
+
 static bool translate(json_t **out, const json_t *body, refusal *why) {
     json_t *to = json_copy((json_t *)body);
     *out = NULL;
     if (!to) return refuse_memory(why, "the request");
-    const bool is_good = rename_members(to, why) && join_memory(to, body, why);
+    const bool is_good = rename_members(to, why) && join_memory(to, body, why) && adapt_stops(to, body, why);
     if (is_good)
         *out = to;
     else
@@ -67,6 +78,7 @@ static bool translate(json_t **out, const json_t *body, refusal *why) {
 
 static bool translate_stream(json_t **out, const json_t *body, refusal *why) {
     if (!translate(out, body, why)) return false;
+    json_object_del(*out, "n"); /* its stream has one text */
     return !json_object_set_new(*out, "stream", json_true()) || refuse_memory(why, "stream");
 }
 
@@ -120,6 +132,28 @@ static void generate(http_request *r, generate_translator *how) {
 
 void kobold_generate(http_request *r) { generate(r, translate); }
 void kobold_stream(http_request *r) { generate(r, translate_stream); }
+
+/* ---- how far is it? ---- */
+
+/* Only one's own, unless one is admin. Without a key, or one that is not running: an empty text, as KoboldCpp. */
+void kobold_check(http_request *r) {
+    json_t *body = r->body.bytes ? reply_read_body(r) : json_object();
+    if (!body) return;
+    const char *id = json_string_value(json_object_get(body, "genkey"));
+    strbuf text = {0}, out = {0};
+    generate_peek_text(&text, r, &dialect_kobold, id && *id ? id : NULL,
+                       r->access == ACCESS_ADMIN ? NULL : r->key_mark);
+    strbuf_text(&out, "{\"results\":[{\"text\":");
+    strbuf_json(&out, text.at ? text.at : "", text.bytes);
+    strbuf_text(&out, "}]}");
+    if (text.failed || out.failed)
+        reply_error(r, FAULT_INTERNAL, NULL, "out of memory for the text");
+    else
+        reply_text(r, 200, &out);
+    strbuf_free(&text);
+    strbuf_free(&out);
+    json_decref(body);
+}
 
 /* ---- abort ---- */
 

@@ -8,9 +8,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/yaml.h"
 #include "config.h"
 #include "templates.h"
+#include "yaml.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

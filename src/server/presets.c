@@ -7,10 +7,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/yaml.h"
 #include "config.h"
 #include "server.h"
 #include "templates.h"
+#include "yaml.h"
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>

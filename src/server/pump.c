@@ -50,6 +50,14 @@ struct group {
     gaps gaps;
 };
 
+/* Somebody waits until the pump's thread has looked. */
+typedef struct errand {
+    struct errand *next;
+    pump_visitor *visit;
+    void *user;
+    bool is_done;
+} errand;
+
 struct pump {
     struct server *server;
     pthread_mutex_t lock;
@@ -58,6 +66,8 @@ struct pump {
     int wake, epoll;
     group *alive, *inbox;
     size_t n_alive;
+    errand *errands; /* by the lock */
+    pthread_cond_t errand_done;
     bool is_ending;
 };
 
@@ -357,6 +367,35 @@ static double look_for_late(pump *p, double now) {
     return has_quiet ? LATE_LOOK : 1;
 }
 
+static void run_errand(pump *p, const errand *e) {
+    pthread_mutex_lock(&p->lock);
+    group *g = p->alive;
+    pthread_mutex_unlock(&p->lock);
+    for (bool is_over = false; g && !is_over;) {
+        pthread_mutex_lock(&p->lock);
+        group *next = g->next;
+        const bool is_open = g->state == GROUP_OPEN;
+        pthread_mutex_unlock(&p->lock);
+        is_over = is_open && e->visit(e->user, g->request, g->calls, g->user);
+        g = next;
+    }
+}
+
+static void run_errands(pump *p) {
+    for (;;) {
+        pthread_mutex_lock(&p->lock);
+        errand *e = p->errands;
+        if (e) p->errands = e->next;
+        pthread_mutex_unlock(&p->lock);
+        if (!e) return;
+        run_errand(p, e);
+        pthread_mutex_lock(&p->lock);
+        e->is_done = true;
+        pthread_cond_broadcast(&p->errand_done);
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
 static void *run(void *user) {
     pthread_setname_np(pthread_self(), "quipu-pump");
     pump *p = user;
@@ -370,6 +409,7 @@ static void *run(void *user) {
         if (is_over) return NULL;
         read_inbox(p);
         read_watch(p);
+        run_errands(p);
         const double now = clock_now();
         if (now < next_look) continue;
         wait = look_for_late(p, now);
@@ -396,6 +436,7 @@ static void release(pump *p) {
     qp_watch_free(p->watch);
     if (p->wake >= 0) wake_close(p->wake);
     if (p->epoll >= 0) close(p->epoll);
+    pthread_cond_destroy(&p->errand_done);
     pthread_mutex_destroy(&p->lock);
     mem_free(p);
 }
@@ -405,6 +446,7 @@ qp_status pump_new(pump **out, struct server *s, qp_error *err) {
     pump *p = MEM_NEW(pump);
     if (!p) return err_no_memory(err, sizeof *p, "the pump");
     pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->errand_done, NULL);
     p->server = s;
     p->wake = p->epoll = -1;
     const qp_status status = start(p, err);
@@ -424,6 +466,16 @@ void pump_free(pump *p) {
 }
 
 /* ---- asked by others ---- */
+
+void pump_look(pump *p, pump_visitor *visit, void *user) {
+    errand e = {NULL, visit, user, false};
+    pthread_mutex_lock(&p->lock);
+    e.next = p->errands;
+    p->errands = &e;
+    wake_set(p->wake);
+    while (!e.is_done) pthread_cond_wait(&p->errand_done, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+}
 
 qp_job *pump_peek_job(http_request *r, int choice) {
     const group *g = exchange_of(r)->group;

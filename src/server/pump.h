@@ -54,6 +54,11 @@ size_t pump_cancel(pump *p, const char *request_id, http_cause cause);
 size_t pump_cancel_waiting(pump *p, http_cause cause);
 size_t pump_count(pump *p);
 
+/* Calls `visit` on the pump's thread, where nothing of an answer changes meanwhile, for each request that generates,
+ * until it answers true; waits for that. `calls` and `owner` are those of the request's order. */
+typedef bool pump_visitor(void *user, const http_request *r, const pump_calls *calls, const void *owner);
+void pump_look(pump *p, pump_visitor *visit, void *user);
+
 /* One job as GET /v1/jobs shows it. */
 typedef struct pump_job_view {
     const char *request_id, *key_mark;

@@ -8,7 +8,8 @@
 #include "http.h"
 #include <jansson.h>
 
-/* X(name, status, type, code or NULL, Anthropic's type, header: RETRY_LATER, RETRY_NEVER or RETRY_FREE) */
+/* X(name, status, type, code or NULL, Anthropic's type, header: RETRY_LATER, RETRY_NEVER or RETRY_FREE:
+ * of RATE gate.c says when) */
 #define REPLY_FAULTS(X)                                                                                                \
     X(BAD_REQUEST, 400, "invalid_request_error", NULL, "invalid_request_error", FREE)                                  \
     X(CONTEXT_LENGTH, 400, "invalid_request_error", "context_length_exceeded", "invalid_request_error", FREE)          \
@@ -28,7 +29,7 @@
     X(TOO_LARGE, 413, "invalid_request_error", "request_too_large", "request_too_large", FREE)                         \
     X(URI_TOO_LONG, 414, "invalid_request_error", "request_too_large", "request_too_large", FREE)                      \
     X(HEADERS_TOO_LARGE, 431, "invalid_request_error", "request_too_large", "request_too_large", FREE)                 \
-    X(RATE, 429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error", LATER)                                 \
+    X(RATE, 429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error", FREE)                                  \
     X(INTERNAL, 500, "server_error", "internal_error", "api_error", NEVER)                                             \
     X(ENGINE, 500, "server_error", "engine_error", "api_error", NEVER)                                                 \
     X(NOT_IMPLEMENTED, 501, "not_implemented_error", "not_implemented", "api_error", NEVER)                            \

@@ -39,6 +39,8 @@ const route_row route_rows[] = {
     {HTTP_POST, "/v1/rerank", info_no_ranking, ACCESS_API, NO_ALIAS, TIER_P2},
     {HTTP_POST, "/api/v1/generate", kobold_generate, ACCESS_API, ROUTE_GENERATES, TIER_P2},
     {HTTP_POST, "/api/extra/generate/stream", kobold_stream, ACCESS_API, ROUTE_GENERATES | ROUTE_NO_DONE, TIER_P2},
+    {HTTP_GET, "/api/extra/generate/check", kobold_check, ACCESS_API, 0, TIER_P2},
+    {HTTP_POST, "/api/extra/generate/check", kobold_check, ACCESS_API, 0, TIER_P2},
     {HTTP_POST, "/api/extra/abort", kobold_abort, ACCESS_API, 0, TIER_P2},
     {HTTP_GET, "/api/v1/model", kobold_model, ACCESS_API, 0, TIER_P2},
     {HTTP_GET, "/api/v1/config/max_context_length", kobold_context, ACCESS_API, 0, TIER_P2},

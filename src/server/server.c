@@ -11,6 +11,7 @@
 #include "metrics.h"
 #include "presets.h"
 #include "pump.h"
+#include "rate.h"
 #include "slog.h"
 #include "transport.h"
 #include <stdio.h>
@@ -27,6 +28,7 @@ qp_status server_new(server **out, const config *c, slog *log, qp_error *err) {
     s->started_unix = (int64_t)clock_unix();
     qp_status status = metrics_new(&s->metrics, err);
     if (status == QP_OK) status = keys_new(&s->keys, c, log, err);
+    if (status == QP_OK) status = rate_new(&s->rate, c->max_requests_per_minute, err);
     if (status == QP_OK) status = health_new(&s->health, c->stall_timeout, err);
     if (status == QP_OK) status = presets_new(&s->presets, c, err);
     if (status == QP_OK) status = models_new(&s->models, s, err);
@@ -46,6 +48,7 @@ void server_free(server *s) {
     models_free(s->models);
     presets_free(s->presets);
     health_free(s->health);
+    rate_free(s->rate);
     keys_free(s->keys);
     metrics_free(s->metrics);
     mem_free(s);

@@ -16,6 +16,7 @@ typedef struct health health;
 typedef struct loader loader;
 typedef struct transport transport;
 typedef struct slog slog;
+typedef struct rate_limit rate_limit;
 struct pump;
 
 typedef struct server {
@@ -23,6 +24,7 @@ typedef struct server {
     slog *log;
     metrics *metrics;
     keys *keys;
+    rate_limit *rate;
     health *health;
     presets *presets;
     models *models;

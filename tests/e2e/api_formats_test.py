@@ -8,10 +8,11 @@ import concurrent.futures
 import json
 import math
 import os
+import re
 import tempfile
 import unittest
 
-from server_kit import Server, run
+from server_kit import ADMIN, API, Server, run
 
 PROGRAM = ""
 STORY = "Once upon a time there was a king who had three sons."
@@ -503,6 +504,36 @@ class Others(Api):
         self.assertEqual(self.server.json("GET", "/api/v1/model"), {"result": "demo"})
         self.assertGreater(self.server.json("GET", "/api/v1/config/max_context_length")["value"], 100)
 
+    def test_kobold_stops(self):
+        body = {"prompt": STORY, "max_length": 60, "temperature": 0, "ban_eos_token": True}
+        whole = self.post("/api/v1/generate", body)["results"][0]["text"]
+        word = whole.split()[5]
+        stopped = {t: self.post("/api/v1/generate", dict(body, stop_sequence=[word], trim_stop=t))["results"][0]["text"]
+                   for t in (True, False)}
+        at = whole.index(word)
+        self.assertEqual(stopped, {True: whole[:at], False: whole[:at + len(word)]})
+        lines = dict(body, prompt="One.\n\nTwo.", max_length=200, singleline=True, temperature=1, seed=3, n=2)
+        results = self.post("/api/v1/generate", lines)["results"]
+        self.assertEqual(len(results), 2)
+        self.assertFalse(any("\n" in r["text"] for r in results))
+
+    def test_kobold_check(self):
+        """The text so far is a beginning of the whole one and grows; others see nothing of it."""
+        check = lambda key, method="POST", **b: self.server.ask(method, "/api/extra/generate/check", b or None, key)
+        text = lambda *a, **b: json.loads(check(*a, **b)[2])["results"][0]["text"]
+        self.assertEqual(text(API, genkey="K9"), "")
+        body = {"prompt": STORY, "max_length": 1500, "ban_eos_token": True, "temperature": 0, "genkey": "K9"}
+        with self.server.open_stream("/api/v1/generate", **body) as s:
+            seen = [""]
+            while len(set(seen)) < 4:
+                seen.append(text(API, genkey="K9"))
+            self.assertTrue(all(b.startswith(a) for a, b in zip(seen, seen[1:])), seen)
+            self.assertTrue(text(API, "GET").startswith(seen[-1]))
+            self.assertEqual((text("c" * 32, genkey="K9"), text("c" * 32, "GET"), text(API, genkey="K8")), ("", "", ""))
+            self.assertNotEqual(text(ADMIN, genkey="K9"), "")
+            self.post("/api/extra/abort", {"genkey": "K9"})
+            self.assertTrue(json.loads(read_body(s))["results"][0]["text"].startswith(seen[-1]))
+
     def test_kobold_abort(self):
         with self.server.open_stream("/api/v1/generate", prompt=STORY, max_length=1900, ban_eos_token=True,
                                      loop_detect_window=0, genkey="KCPP7") as s:
@@ -525,6 +556,17 @@ class Others(Api):
         self.assertEqual([d["stop"] for d in got], [False] * (len(got) - 1) + [True])
         self.assertEqual(self.post("/completion", dict(body, stop=[whole["text"][5:9]]))["stop_type"], "word")
         self.refused("/infill", {"input_prefix": "a", "input_suffix": "b"}, "suffix", code="unsupported_parameter")
+
+
+def read_body(s):
+    """The body of the one answer that comes on this socket."""
+    data = b""
+    while True:
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = re.search(rb"Content-Length: (\d+)", head)
+        if length and len(body) >= int(length[1]):
+            return body
+        data += s.recv(65536)
 
 
 class Refusals(Api):

@@ -3,9 +3,9 @@
  * Called for configuration files. Its input is a person's file, so the limits are small and the errors have lines. What
  * libyaml allocates is not under mem.h: it has no hook for that. */
 #include "yaml.h"
-#include "file.h"
-#include "mem.h"
-#include "str.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* yaml_test.c — what YAML becomes, and what is refused with which line. */
 #include "harness.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "yaml.h"
 
 static const struct {

@@ -2,10 +2,10 @@
  *
  * For files that people write: settings, keys, presets. One document, no anchors and no tags, a key once in a mapping;
  * every error names the line. */
-#ifndef BASE_YAML_H
-#define BASE_YAML_H
+#ifndef SERVER_YAML_H
+#define SERVER_YAML_H
 
-#include "err.h"
+#include "base/err.h"
 #include <jansson.h>
 
 typedef enum yaml_scalars {
