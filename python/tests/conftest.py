@@ -4,6 +4,7 @@ import pathlib
 import time
 
 import pytest
+
 import quipu
 
 ROOT = pathlib.Path(os.environ.get("QUIPU_SOURCE") or pathlib.Path(__file__).parents[2])

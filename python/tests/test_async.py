@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+
 import quipu
 from conftest import LONG, is_idle, wait_until
 

@@ -8,6 +8,7 @@ from typing import List
 
 import pydantic
 import pytest
+
 import quipu
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy
 import pytest
+
 import quipu
 from conftest import DEMO, TINY, wait_until
 
