@@ -187,8 +187,8 @@ def filters(small):
         made, _ = quipu.filters.fill_filters([quipu.json_schema(schema)], small.model.tokenizer)
         times.append(time.perf_counter() - start)
         quipu.filters.drop_filters(made, 1)
-    print(f"a filter for each request: first {1e3 * times[0]:.2f} ms, then median {1e3 * statistics.median(times[1:]):.3f}"
-          f" p99 {1e3 * quantile(times[1:], .99):.3f} ms", flush=True)
+    print(f"a filter for each request: first {1e3 * times[0]:.2f} ms, then median "
+          f"{1e3 * statistics.median(times[1:]):.3f} p99 {1e3 * quantile(times[1:], .99):.3f} ms", flush=True)
 
 
 def main():

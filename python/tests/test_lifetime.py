@@ -46,18 +46,20 @@ def test_no_leak_over_10000_jobs(tiny_model):
         asyncio.run(many(1000))
         wait_until(lambda: is_idle(generator))
         gc.collect()
-        tracemalloc.start()
+        memory = resident()
+        asyncio.run(many(7000))
+        tracemalloc.start()  # makes all slower: for the last 3,000
         asyncio.run(many(500))
         gc.collect()
-        before, memory = tracemalloc.get_traced_memory()[0], resident()
-        asyncio.run(many(10000))
+        before = tracemalloc.get_traced_memory()[0]
+        asyncio.run(many(2500))
         gc.collect()
         wait_until(lambda: is_idle(generator))
         grown = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()
         assert grown < 50_000, grown
         assert resident() - memory < 16 * 2**20, resident() - memory
-        assert generator.stats.jobs_submitted == 11500 and not quipu.filters._alive
+        assert generator.stats.jobs_submitted == 11000 and not quipu.filters._alive
 
 
 def test_jobs_keep_what_they_need():

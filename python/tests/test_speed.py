@@ -39,22 +39,15 @@ def test_one_stream_costs_little(tiny):
 
 def test_reading_an_event_costs_little(tiny):
     """What the package adds to a wake-up: telling the reader, taking the event."""
-    best = 1e9
-    for _ in range(5):
-        job = tiny.job("hello", max_new_tokens=300, ignore_eos=True, max_unread=1)
-        spent, n = 0.0, 0
-        while job.progress.state != "ended":
-            start = time.perf_counter()
-            event = job._take(0.0)
-            if event is not None:
-                spent += time.perf_counter() - start
-                n += 1
-            if job.ended:
-                break
-        best = min(best, 1e6 * spent / n)
-        job.cancel()
-    print("µs to take an event:", best)
-    assert best < 10 * SLACK
+    times = []
+    job = tiny.job("hello", max_new_tokens=400, ignore_eos=True)
+    while not job.ended:
+        start = time.perf_counter()
+        if job._take(0.0) is not None:
+            times.append(1e6 * (time.perf_counter() - start))
+    quarter = sorted(times)[len(times) // 4]  # others may have had the processor in between
+    print("µs to take an event:", quarter)
+    assert quarter < 10 * SLACK
 
 
 def test_64_streams_on_one_loop(tiny):
