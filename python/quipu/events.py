@@ -45,6 +45,7 @@ class EngineStats:
     preempted: int
     suppressed: int
     loop_period: int
+    forced: int
 
 
 class Event:

@@ -12,7 +12,7 @@ import threading
 import weakref
 from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from ._native import NULL, OK, check, ffi, lib, new_error, take_text
+from ._native import NULL, OK, check, ffi, lib, new_error, take_text, text_of
 from .tokenizer import MAX_CONSTRAINTS, Tokenizer
 
 
@@ -173,6 +173,11 @@ class Filter(abc.ABC):
         """Forgets the newest n tokens, because of a banned text."""
         raise NotImplementedError(f"{type(self).__name__} cannot take tokens back: banned texts need rewind()")
 
+    def heal(self, text: str) -> None:
+        """Before the first token, where the prompt's last one may be completed: the text with which the first token
+        begins, not part of the answer."""
+        raise NotImplementedError(f"{type(self).__name__} cannot heal: that needs heal()")
+
     def end(self) -> None:
         """The job has ended."""
 
@@ -256,6 +261,10 @@ def _rewind(user: Any, n: int, err: Any) -> int:
     return _guard(user, err, lambda bridge: bridge.filter.rewind(n))
 
 
+def _heal(user: Any, text: Any, n: int, err: Any) -> int:
+    return _guard(user, err, lambda bridge: bridge.filter.heal(text_of(text, n)))
+
+
 def _free(user: Any) -> None:
     bridge = _alive.pop(user, None)
     if bridge:
@@ -288,6 +297,11 @@ def _eager_rewind(user: Any, n: int, err: Any) -> int:
     return int(inner.rewind(inner.user, n, err))
 
 
+def _eager_heal(user: Any, text: Any, n: int, err: Any) -> int:
+    inner = ffi.from_handle(user).inner
+    return int(inner.heal(inner.user, text, n, err))
+
+
 def _eager_free(user: Any) -> None:
     inner = _alive.pop(user).inner
     inner.free(inner.user)
@@ -297,11 +311,13 @@ _C_EAGER: Dict[str, Any] = {
     "mask": ffi.callback("qp_status(void *, uint32_t *, int, bool *, qp_error *)", _eager_mask, error=lib.QP_INTERNAL),
     "accept": ffi.callback("qp_status(void *, int32_t, qp_error *)", _eager_accept, error=lib.QP_INTERNAL),
     "rewind": ffi.callback("qp_status(void *, size_t, qp_error *)", _eager_rewind, error=lib.QP_INTERNAL),
+    "heal": ffi.callback("qp_status(void *, const char *, size_t, qp_error *)", _eager_heal, error=lib.QP_INTERNAL),
     "free": ffi.callback("void(void *)", _eager_free),
 }
 _C_MASK = ffi.callback("qp_status(void *, uint32_t *, int, bool *, qp_error *)", _mask, error=lib.QP_INTERNAL)
 _C_ACCEPT = ffi.callback("qp_status(void *, int32_t, qp_error *)", _accept, error=lib.QP_INTERNAL)
 _C_REWIND = ffi.callback("qp_status(void *, size_t, qp_error *)", _rewind, error=lib.QP_INTERNAL)
+_C_HEAL = ffi.callback("qp_status(void *, const char *, size_t, qp_error *)", _heal, error=lib.QP_INTERNAL)
 _C_FREE = ffi.callback("void(void *)", _free)
 
 
@@ -324,7 +340,8 @@ def fill_filters(filters: Sequence[AnyFilter], tokenizer: Tokenizer) -> Tuple[An
         bridge = _Bridge(each)
         bridges.append(bridge)
         _alive[bridge.handle] = bridge
-        array[i] = {"user": bridge.handle, "mask": _C_MASK, "accept": _C_ACCEPT, "rewind": _C_REWIND, "free": _C_FREE}
+        array[i] = {"user": bridge.handle, "mask": _C_MASK, "accept": _C_ACCEPT, "rewind": _C_REWIND, "heal": _C_HEAL,
+                    "free": _C_FREE}
     return array, bridges
 
 

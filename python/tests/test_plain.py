@@ -31,6 +31,10 @@ def test_settings_are_the_fields_of_the_header():
 
     assert {field.name for field in dataclasses.fields(quipu.Settings)} == {
         name for name, _ in ffi.typeof("qp_sampling").fields}
+    assert {field.name for field in dataclasses.fields(quipu.EngineStats)} == {
+        name for name, _ in ffi.typeof("qp_job_stats").fields}
+    assert {field.name for field in dataclasses.fields(quipu.GeneratorStats)} == {
+        name for name, _ in ffi.typeof("qp_generator_stats").fields}
 
 
 def test_every_option_of_a_job_can_be_given():
@@ -166,9 +170,12 @@ def test_tokens_come_with_their_chances(demo):
 
 
 def test_prompt_events(demo):
-    events = list(demo.job(list(range(300, 1500)), GREEDY, max_new_tokens=2, show_prompt=True))
-    told = [event for event in events if event.kind == "prompt"]
-    assert told and told[-1].done == told[-1].total == 1200
+    for attempt in range(10):  # what comes between two looks is one event, so a slow look may miss it
+        ids = [300 + attempt, *range(300, 1499)]
+        told = [event for event in demo.job(ids, GREEDY, max_new_tokens=2, show_prompt=True) if event.kind == "prompt"]
+        if told:
+            break
+    assert told and 0 < told[-1].done <= told[-1].total == 1200
 
 
 def test_a_job_pauses_for_its_reader(tiny):

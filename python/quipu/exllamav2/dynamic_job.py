@@ -117,11 +117,8 @@ class ExLlamaV2DynamicJob:
         if "allow_ids" in options:  # a bias forbids end tokens, too
             allowed = set(options["allow_ids"])
             options["ban_ids"] = [id for id in eos if id not in allowed]
-        healed = ""
-        if self.filters and self.token_healing and len(self.input_ids) > 1:
-            healed = generator.tokenizer.quipu.decode(self.input_ids[-1:])
         options["filters"] = as_filters(self.filters, generator.model.quipu.info.vocabulary, eos,
-                                        self.filter_prefer_eos, healed)
+                                        self.filter_prefer_eos)
         return options
 
     def submit(self, generator: ExLlamaV2DynamicGenerator) -> Job:

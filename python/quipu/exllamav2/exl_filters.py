@@ -53,9 +53,9 @@ class ExLlamaV2Filter:
         """Filters always run beside the model, on the engine's threads."""
         return True
 
-    def as_quipu(self, vocabulary: int, eos_ids: Sequence[int], prefer_eos: bool, prefix_str: str) -> AnyFilter:
+    def as_quipu(self, vocabulary: int, eos_ids: Sequence[int], prefer_eos: bool) -> AnyFilter:
         """What a quipu job takes."""
-        return _Adapted(self, vocabulary, eos_ids, prefer_eos, prefix_str)
+        return _Adapted(self, vocabulary, eos_ids, prefer_eos)
 
 
 class _Native(ExLlamaV2Filter):
@@ -63,7 +63,7 @@ class _Native(ExLlamaV2Filter):
 
     constraint: Constraint
 
-    def as_quipu(self, vocabulary: int, eos_ids: Sequence[int], prefer_eos: bool, prefix_str: str) -> AnyFilter:
+    def as_quipu(self, vocabulary: int, eos_ids: Sequence[int], prefer_eos: bool) -> AnyFilter:
         return dataclasses.replace(self.constraint, eager=True) if prefer_eos else self.constraint
 
 
@@ -96,13 +96,12 @@ def _any_case(text: str) -> str:
 class _Adapted(Filter):
     """quipu's questions answered by an ExLlamaV2Filter."""
 
-    def __init__(self, filter: ExLlamaV2Filter, vocabulary: int, eos_ids: Sequence[int], prefer_eos: bool,
-                 prefix_str: str) -> None:
+    def __init__(self, filter: ExLlamaV2Filter, vocabulary: int, eos_ids: Sequence[int], prefer_eos: bool) -> None:
         self.filter = filter
         self.vocabulary = vocabulary
         self.eos_ids = frozenset(eos_ids)
         self.prefer_eos = prefer_eos
-        self.prefix_str: Optional[str] = prefix_str
+        self.prefix_str: Optional[str] = ""
         self.ends: Collection[int] = ()
         self.is_complete = False  # an end token of the filter's has been chosen
         self.can_end = False
@@ -131,6 +130,9 @@ class _Adapted(Filter):
         found: List[int] = numpy.nonzero(to_numpy(logits).reshape(-1) > -1e29)[0].tolist()
         return found
 
+    def heal(self, text: str) -> None:
+        self.prefix_str = text
+
     def may_end(self) -> bool:
         return self.can_end
 
@@ -141,8 +143,8 @@ class _Adapted(Filter):
         self.filter.feed(ids_array([[id]]))
 
 
-def as_filters(filters: Optional[Sequence[Any]], vocabulary: int, eos_ids: Sequence[int], prefer_eos: bool,
-               prefix_str: str) -> List[AnyFilter]:
+def as_filters(filters: Optional[Sequence[Any]], vocabulary: int, eos_ids: Sequence[int],
+               prefer_eos: bool) -> List[AnyFilter]:
     """A job's filters: ExLlamaV2's, quipu's own constraints and filters, pydantic models."""
     made: List[AnyFilter] = []
     for each in filters or ():
@@ -151,9 +153,9 @@ def as_filters(filters: Optional[Sequence[Any]], vocabulary: int, eos_ids: Seque
         elif isinstance(each, type) and hasattr(each, "model_json_schema"):
             made.append(Constraint("json_schema", json.dumps(each.model_json_schema(), ensure_ascii=False)))
         elif hasattr(each, "as_quipu"):
-            made.append(each.as_quipu(vocabulary, eos_ids, prefer_eos, prefix_str))
+            made.append(each.as_quipu(vocabulary, eos_ids, prefer_eos))
         elif all(hasattr(each, name) for name in ("begin", "feed", "next")):
-            made.append(_Adapted(_Duck(each), vocabulary, eos_ids, prefer_eos, prefix_str))
+            made.append(_Adapted(_Duck(each), vocabulary, eos_ids, prefer_eos))
         else:
             raise TypeError(f"{type(each).__name__} is no filter: it has no begin, feed and next")
     return made
