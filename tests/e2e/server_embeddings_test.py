@@ -35,7 +35,9 @@ class Embeddings(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
+        status = cls.server.end()
         cls.server.close()
+        assert status == 0, status
 
     def vectors(self, path="/v1/embeddings", **fields):
         answer = self.server.json("POST", path, fields)
