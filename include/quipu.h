@@ -602,6 +602,8 @@ typedef struct qp_grammar_options {
 
 /* The kinds of constraint: 0, 1, ... until NULL; *help is one line, may be NULL. */
 QP_API const char *qp_grammar_kind(int index, const char **help);
+/* The keywords of JSON Schema and what becomes of each, as a table in Markdown; qp_free()d by the caller. */
+QP_API qp_status qp_grammar_keywords(char **table, qp_error *err);
 /* Compiles `source` (kind "json_schema", "json_object", "regex", "gbnf", "lark", "choices", "prefix", "structure").
  * What was compiled lately for this tokenizer is found again. Refuses what it cannot keep, naming the place.
  * *report_json (may be NULL; qp_free()d by the caller, also after a failure) is an object with "problems", "narrowed",

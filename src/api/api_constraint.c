@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "grammar/ahead.h"
+#include "grammar/schema_keyword.h"
 #include <pthread.h>
 
 enum { SHELF_ROOM = 64 };
@@ -184,6 +185,15 @@ const char *qp_grammar_kind(int index, const char **help) {
     const grammar_kind *kind = index < 0 ? NULL : grammar_kind_at((size_t)index);
     if (help) *help = kind ? kind->help : NULL;
     return kind ? kind->name : NULL;
+}
+
+qp_status qp_grammar_keywords(char **table, qp_error *err) {
+    strbuf text = {0};
+    keyword_write_table(&text);
+    const qp_status status = strbuf_status(&text, err, "the table of keywords");
+    *table = status == QP_OK ? strbuf_move(&text, NULL) : NULL;
+    strbuf_free(&text);
+    return status == QP_OK && !*table ? err_no_memory(err, 1, "the table of keywords") : status;
 }
 
 static qp_status compile(grammar **out, shelf *s, const char *kind, span source, const ir_options *options,

@@ -5,6 +5,7 @@
  * there are colours, between its tags on a plain terminal, left out where nobody is looking (with --json a member of
  * its own). The tricky thing is a message that fails: it is taken back, so that turns stay whole. */
 #include "chat_state.h"
+#include "constraint.h"
 #include "settings.h"
 #include "server/speech.h"
 
@@ -78,11 +79,21 @@ static qp_status join_stops(const char ***out, qp_job_options *wanted, const cha
     return QP_OK;
 }
 
+/* They hold for what follows the reasoning. Compiled lately, they are found again. */
+static qp_status add_constraints(telling *t, constraint_list *l, qp_job_options *wanted, qp_error *err) {
+    const chat_state *c = t->c;
+    const constraint_before before = {c->format.thoughts, t->starts_in_thought};
+    wanted->n_filters = 0;
+    const qp_status status = constraint_open_behind(l, before, &c->own, qp_model_peek_tokenizer(c->model), err);
+    return status == QP_OK ? constraint_filters(l, wanted, err) : status;
+}
+
 /* Guidance needs pages for a second prompt, so that what was thought to fit may still be too large. */
 static qp_status submit(telling *t, qp_error *err) {
     chat_state *c = t->c;
     qp_job_options wanted;
     const char **stops = NULL;
+    constraint_list constraints;
     t->seed = c->seed + c->n_seeds++;
     settings_fill(&wanted, &c->own, c->s->command, &c->info, t->seed);
     wanted.adapters = c->adapters.uses;
@@ -96,7 +107,9 @@ static qp_status submit(telling *t, qp_error *err) {
         if (status != QP_OK) break;
         wanted.ids = t->prompt.at;
         wanted.n_ids = t->prompt.count;
-        status = qp_job_new(&t->job, c->generator, &wanted, err);
+        status = add_constraints(t, &constraints, &wanted, err);
+        if (status == QP_OK) status = qp_job_new(&t->job, c->generator, &wanted, err);
+        constraint_close(&constraints);
     } while (status == QP_TOO_LARGE && chat_session_drop(&c->talk) && ++t->n_dropped);
     mem_free(stops);
     return status;

@@ -118,8 +118,17 @@ static qp_status check_all(checking *c, qp_error *err) {
     return input_each_line(o->file, c, check_line, err);
 }
 
+static qp_status print_keywords(qp_error *err) {
+    char *table;
+    ERR_TRY(qp_grammar_keywords(&table, err));
+    fputs(table, stdout);
+    qp_free(table);
+    return QP_OK;
+}
+
 qp_status cmd_constrain(session *s, qp_error *err) {
     const options *o = s->o;
+    if (o->keywords) return print_keywords(err);
     if (!o->schema && !o->regex && !o->grammar && !o->choice)
         return session_usage(s, err, "one of --schema, --regex, --grammar and --choice is needed");
     qp_tokenizer *tokenizer = NULL;

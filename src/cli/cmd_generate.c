@@ -235,8 +235,6 @@ static qp_status check_options(session *s, qp_error *err) {
         return session_usage(s, err, "--ids are final: --chat and options about special tokens are for texts");
     if (!o->batch && (session_given(s, &o->output) || session_given(s, &o->order) || session_given(s, &o->max_jobs)))
         return session_usage(s, err, "--output, --order and --max-jobs are for --batch");
-    if (o->num_choices > 1 && (o->schema || o->regex || o->grammar || o->choice))
-        return session_usage(s, err, "several choices of one prompt cannot share a constraint");
     if (session_given(s, &o->logprobs) && !o->json && !o->batch)
         return session_usage(s, err, "--logprobs needs --json: a text has no place for probabilities");
     const qp_status status = settings_check(o, err);

@@ -3,6 +3,7 @@
 #include "input.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include <stdlib.h>
 
 enum { SOURCE_LIMIT = 4 << 20 };
 
@@ -30,8 +31,34 @@ static void print_report(FILE *to, const char *text) {
 
 /* ---- compiling ---- */
 
+/* {"sequence": [thoughts, the constraint]}: see docs/constraints.md. */
+static json_t *behind_thoughts(const constraint_before *b, const options *o, const char *kind, const char *source,
+                               size_t bytes) {
+    static const char blanks[] = "[ \\t\\r\\n]{0,8}";
+    json_t *thoughts = json_pack("{s:[{s:s,s:s},{s:s},{s:[s]},{s:s},{s:s,s:s}]}", "sequence", "kind", "regex", "source",
+                                 b->is_open ? "" : blanks, "tag", b->is_open ? "" : b->thoughts->open, "free",
+                                 b->thoughts->close, "tag", b->thoughts->close, "kind", "regex", "source", blanks);
+    json_t *inner = json_pack("{s:s,s:s%,s:b}", "kind", kind, "source", source, bytes, "lenient", o->lenient);
+    if (inner && o->json_space) json_object_set_new(inner, "whitespace", json_string(o->json_space));
+    if (b->is_open) return json_pack("{s:[o,o]}", "sequence", thoughts, inner);
+    return json_pack("{s:[{s:o,s:i},o]}", "sequence", "repeat", thoughts, "max", 1, inner);
+}
+
+static qp_status add_behind(constraint_list *l, const options *o, const qp_tokenizer *tokenizer, const char *kind,
+                            const char *source, size_t bytes, qp_error *err) {
+    json_t *node = behind_thoughts(&l->before, o, kind, source, bytes);
+    char *text = node ? json_dumps(node, JSON_COMPACT) : NULL;
+    json_decref(node);
+    if (!text) return err_set(err, QP_BAD_FORMAT, 0, "a constraint: its source is not UTF-8, or memory is short");
+    const qp_status status = qp_grammar_new(&l->at[l->n], tokenizer, "structure", text, strlen(text), NULL, NULL, err);
+    free(text);
+    if (status == QP_OK) l->n++;
+    return status;
+}
+
 static qp_status add(constraint_list *l, const options *o, const qp_tokenizer *tokenizer, const char *kind,
                      const char *source, size_t bytes, FILE *report, qp_error *err) {
+    if (l->before.thoughts) return add_behind(l, o, tokenizer, kind, source, bytes, err);
     const qp_grammar_options wanted = {.size = sizeof wanted, .whitespace = o->json_space, .lenient = o->lenient};
     char *told = NULL;
     const qp_status status = qp_grammar_new(&l->at[l->n], tokenizer, kind, source, bytes, &wanted, &told, err);
@@ -88,14 +115,25 @@ static qp_status open_all(constraint_list *l, const options *o, const qp_tokeniz
     return QP_OK;
 }
 
-qp_status constraint_open(constraint_list *out, const options *o, const qp_tokenizer *tokenizer, FILE *report,
-                          qp_error *err) {
-    *out = (constraint_list){.n = 0};
+static qp_status open_list(constraint_list *out, const options *o, const qp_tokenizer *tokenizer, FILE *report,
+                           qp_error *err) {
     if (!o->schema && !o->regex && !o->grammar && !o->choice) return QP_OK;
     if (!tokenizer) return err_set(err, QP_BAD_ARGUMENT, 0, "a constraint needs a tokenizer, and this model has none");
     const qp_status status = open_all(out, o, tokenizer, report, err);
     if (status != QP_OK) constraint_close(out);
     return status;
+}
+
+qp_status constraint_open(constraint_list *out, const options *o, const qp_tokenizer *tokenizer, FILE *report,
+                          qp_error *err) {
+    *out = (constraint_list){.n = 0};
+    return open_list(out, o, tokenizer, report, err);
+}
+
+qp_status constraint_open_behind(constraint_list *out, constraint_before before, const options *o,
+                                 const qp_tokenizer *tokenizer, qp_error *err) {
+    *out = (constraint_list){.before = before};
+    return open_list(out, o, tokenizer, NULL, err);
 }
 
 qp_status constraint_filters(constraint_list *l, qp_job_options *wanted, qp_error *err) {

@@ -61,7 +61,7 @@ typedef struct options {
     int64_t max_jobs;
     int64_t new_tokens, min_new_tokens, num_choices, logprobs, loop_repeats, last;
     const char *schema, *regex, *grammar, *choice, *json_space;
-    bool lenient, explain, masks;
+    bool lenient, explain, masks, keywords;
     option_texts stop, ban;
     const char *system, *mode;
     bool amnesia, stats;

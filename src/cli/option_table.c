@@ -23,7 +23,7 @@ enum {
     TALKING = FOR_GENERATE | FOR_CHAT, /* what gives answers has their settings */
     RUNNING = TALKING | FOR_LOGITS | FOR_BENCH,
     WITH_MODEL = RUNNING | FOR_TOKENIZE | FOR_DETOKENIZE | FOR_TEMPLATE | FOR_INSPECT | FOR_CONSTRAIN,
-    CONSTRAINED = FOR_GENERATE | FOR_CONSTRAIN,
+    CONSTRAINED = FOR_GENERATE | FOR_CHAT | FOR_CONSTRAIN,
     ANSWERING = WITH_MODEL | FOR_DEVICES | FOR_VERSION,
     ALL = ANSWERING | FOR_HELP | FOR_SERVE,
 };
@@ -118,6 +118,8 @@ const option_row option_rows[] = {
          "what a schema asserts and cannot be kept is dropped with a warning, instead of refused"),
     FLAG("explain", 0, explain, GROUP_OUTPUT, FOR_CONSTRAIN,
          "tell on stderr what was narrowed, and mark where a text is refused"),
+    FLAG("keywords", 0, keywords, GROUP_OUTPUT, FOR_CONSTRAIN,
+         "print what becomes of each keyword of JSON Schema, and nothing else"),
     FLAG("masks", 0, masks, GROUP_OUTPUT, FOR_CONSTRAIN, "count and time the masks, token by token"),
     LIST(OPTION_TEXTS, "stop", stop, GROUP_ANSWER, TALKING, "STR", 0,
          "stop before this text; may be given several times"),

@@ -57,6 +57,28 @@ class Constrain(Base):
                     self.assertEqual(verdict["at"], len(answer["text"].encode()), (answer["text"], verdict))
         self.assertGreater(n_complete, len(SCHEMAS))
 
+    def test_chat_and_choices(self):
+        path = self.file("p.json", SCHEMAS[2])
+        status, out, said = run("chat", "-m", DEMO, "--mode", "chatml", "--schema", path, "--temperature", "3",
+                                stdin="hello\nand you?\n")
+        self.assertEqual(status, DONE, said)
+        self.assertTrue([line for line in out.splitlines() if line.strip()])
+        for line in out.splitlines():
+            if line.strip():
+                self.assertIn(json.loads(line), SCHEMAS[2]["enum"])
+        status, out, said = run("generate", "-m", DEMO, "-p", "Once", "--schema", path, "--num-choices", "4",
+                                "--temperature", "3")
+        self.assertEqual(status, DONE, said)
+        answers = [line for line in out.splitlines() if line.strip() and not line.startswith("---")]
+        self.assertEqual(len(answers), 4, out)
+        for line in answers:
+            self.assertIn(json.loads(line), SCHEMAS[2]["enum"])
+
+    def test_keywords(self):
+        status, out, said = run("constrain", "--keywords")
+        self.assertEqual(status, DONE, said)
+        self.assertIn("| `oneOf` | partly |", out)
+
     def test_regex_choice_grammar(self):
         for seed in range(3):
             text = self.generate("--regex", "[A-Z][a-z]{2,5} [0-9]{1,3}!", seed=seed)["text"]
