@@ -386,6 +386,58 @@ static void random_grammars_agree_with_a_slow_recogniser(void **state) {
     trie_free(t);
 }
 
+/* ---- large vocabularies: what is marked without being walked ---- */
+
+enum { UNITS = 8, UNIT_LENGTH = 4, UNIT_IDS = 8 + 64 + 512 + 4096 };
+
+/* Tokens of one to four of a few characters: enough below each for a proof instead of a walk. */
+static span unit_token(const void *user, int32_t id, trie_flag *flag) {
+    static const char *const units[UNITS] = {"a", "b", "/", "\xc3\xa9", " ", ",", "\"", "\\"};
+    static char text[UNIT_LENGTH * 2 + 1];
+    int n = 1, count = UNITS, rest = id;
+    *flag = TRIE_NORMAL;
+    text[0] = 0;
+    for (; rest >= count; n++) rest -= count, count *= UNITS;
+    for (int i = 0; i < n; i++) strcat(text, units[rest % UNITS]), rest /= UNITS;
+    return span_of(text);
+}
+
+static void subtrees_marked_at_once_are_exact(void **state) {
+    static const struct {
+        const char *schema, *text;
+    } cases[] = {
+        {"{\"patternProperties\": {\"^/\": {\"type\": \"integer\"}, \"^[^/]\": {\"const\": \"a\"}}}",
+         "{\"ab/\":\"a\",\"\xc3\xa9"},
+        {"{\"properties\": {\"ab\": true, \"aba\": {\"const\": 1}}, \"required\": [\"ab\"]}", "{\"ab\":\" a\",\"aba"},
+        {"{\"anyOf\": [{\"type\": \"string\", \"pattern\": \"^ab a\"}, {\"type\": \"string\", \"minLength\": 3}]}",
+         "\"ab \xc3\xa9"},
+        {"{\"type\": \"string\", \"pattern\": \"^(\\\\S+\\\\s+){0,5}\\\\S+$\", \"maxLength\": 30}", "\"ab a \xc3\xa9"},
+        {"{\"type\": \"string\", \"pattern\": \"^/?[ab ]*(\xc3\xa9.*)?$\"}", "\"/ab\xc3\xa9/"},
+        {"{\"type\": \"string\", \"maxLength\": 6}", "\"abab/"},
+    };
+    trie *t;
+    assert_int_equal(trie_new(&t, &(trie_source){UNIT_IDS, unit_token, NULL}, NULL), QP_OK);
+    for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
+        grammar *g = compile(t, "json_schema", cases[i].schema);
+        matcher *m;
+        assert_int_equal(matcher_new(&m, g, NULL), QP_OK);
+        for (const char *at = cases[i].text; *at; at++) {
+            uint32_t bits[(UNIT_IDS + 31) / 32];
+            qp_error err;
+            if (matcher_accept_bytes(m, (span){at, 1}, &err) != QP_OK) fail_msg("%s: %s", at, err.text);
+            assert_int_equal(matcher_mask(m, bits, NULL, NULL), QP_OK);
+            for (int32_t id = 0; id < UNIT_IDS; id++) {
+                size_t n_good;
+                assert_int_equal(matcher_test(m, &id, 1, &n_good, NULL), QP_OK);
+                if (is_set(bits, id) != (n_good == 1)) fail_msg("%s at %s, token %d", cases[i].schema, at, (int)id);
+            }
+        }
+        matcher_free(m);
+        grammar_free(g);
+    }
+    trie_free(t);
+}
+
 /* ---- counts and orders ---- */
 
 static void repetitions_and_orders_are_exact(void **state) {
@@ -544,6 +596,7 @@ int main(void) {
         cmocka_unit_test(special_tokens_come_by_their_id_only),
         cmocka_unit_test(long_texts_cost_no_more_than_short_ones),
         cmocka_unit_test(random_grammars_agree_with_a_slow_recogniser),
+        cmocka_unit_test(subtrees_marked_at_once_are_exact),
         cmocka_unit_test(repetitions_and_orders_are_exact),
         cmocka_unit_test(a_budget_fails_the_job_and_never_the_grammar),
         cmocka_unit_test(a_compile_can_be_cancelled),
