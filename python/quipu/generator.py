@@ -113,6 +113,7 @@ class Generator:
         self.model = model
         self._handle = _Handle(slot[0], model)
         self._pid = os.getpid()
+        self._is_closed = False
         self._users = 0  # threads inside a call of the library
         self._idle = threading.Condition()
 
@@ -222,8 +223,9 @@ class Generator:
     def close(self) -> None:
         """Cancels all jobs, whose readers get their end, and waits for the engine. Any number of times."""
         with self._idle:
+            self._is_closed = True
             self._idle.wait_for(lambda: self._users == 0)
-            self._handle.close()
+        self._handle.close()  # without the lock: a filter may ask for it while the engine ends
 
     def __enter__(self) -> Generator:
         return self
@@ -252,7 +254,7 @@ class _Using:
     def __enter__(self) -> Any:
         generator = self._generator
         with generator._idle:
-            if not generator._handle.close.alive:
+            if generator._is_closed or not generator._handle.close.alive:
                 raise RuntimeError("the generator is closed")
             if os.getpid() != generator._pid:
                 raise RuntimeError("the generator was made before this process was forked: make one in here")

@@ -257,6 +257,27 @@ def test_a_closed_generator_says_so(tiny_model):
         generator.job("hello")
 
 
+def test_closing_while_a_filter_asks_for_more(tiny_model):
+    """Neither waits for the other for ever."""
+    class Asking(quipu.Filter):
+        refused = False
+
+        def allowed(self):
+            try:
+                generator.job("hello", max_new_tokens=1)
+            except RuntimeError:
+                self.refused = True
+
+        def accept(self, id):
+            pass
+
+    generator = quipu.Generator(tiny_model)
+    job = generator.job("hello", filters=[Asking()], max_new_tokens=400, ignore_eos=True)
+    job.next()
+    generator.close()
+    assert job.wait().finish == "cancelled"
+
+
 def test_a_full_queue_says_so(tiny_model):
     with quipu.Generator(tiny_model, max_jobs=1, max_queue=2) as generator:
         held = []
