@@ -38,6 +38,7 @@ def bundle(esbuild, packages, entry, *options):
         "--charset=utf8",
         "--target=es2020,safari15",
         "--legal-comments=none",
+        "--drop:console",  # highlight.js says at each start that its version is old
         "--log-level=warning",
         *options,
     ]

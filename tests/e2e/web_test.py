@@ -391,7 +391,7 @@ class Running(PageKit):
         self.page.get_by_role("button", name=re.compile("^Cancel job")).click()
         wait_until(lambda: not self.jobs(), 10)
         self.page.get_by_text("No jobs now.").wait_for()
-        self.until("/^0 of \\d+ pages$/.test([...document.querySelectorAll('.tile strong')].pop().textContent)")
+        self.until("/^0 of \\d+$/.test([...document.querySelectorAll('.tile strong')].pop().textContent)")
         written = self.page.locator(".tile").nth(1).inner_text()
         self.assertRegex(written, r"[\d,]+ since the start")
 

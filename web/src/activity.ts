@@ -200,11 +200,11 @@ export class Activity {
             read = this.rates("read");
         this.jobs.show(count(value("requests_running")), count(value("requests_waiting")) + " waiting");
         this.written.show(
-            rate(written[written.length - 1] ?? 0) + " tokens/s",
+            rate(written[written.length - 1] ?? 0) + " tok/s",
             count(value("generation_tokens_total")) + " since the start",
         );
         this.read.show(
-            rate(read[read.length - 1] ?? 0) + " tokens/s",
+            rate(read[read.length - 1] ?? 0) + " tok/s",
             count(value("prompt_tokens_total")) +
                 " read, " +
                 count(value("prompt_tokens_cached_total")) +
@@ -227,8 +227,8 @@ export class Activity {
         const used = Math.max(0, total - free),
             [a, b] = [...this.cache.inside.children] as HTMLElement[];
         this.cache.show(
-            count(used) + " of " + count(total) + " pages",
-            count(cached) + " kept for reuse, " + count(Math.max(0, free - cached)) + " empty",
+            count(used) + " of " + count(total),
+            "pages; " + count(cached) + " kept for reuse, " + count(Math.max(0, free - cached)) + " empty",
         );
         a!.style.width = (total ? (100 * used) / total : 0) + "%";
         b!.style.width = (total ? (100 * cached) / total : 0) + "%";

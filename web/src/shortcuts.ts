@@ -46,7 +46,10 @@ export function openHelp(shortcuts: Shortcut[]): void {
     const rows = [
         ...ALWAYS,
         ...shortcuts.map(s => [s.keys.length === 1 ? s.keys.toUpperCase() : s.keys, s.about]),
-    ].flatMap(([keys, about]) => [el("dt", {}, ...keys!.split("+").map(k => el("kbd", {}, k))), el("dd", {}, about!)]);
+    ].flatMap(([keys, about]) => [
+        el("dt", {}, ...keys!.split("+").map(k => el("kbd", {}, k.length === 1 ? k.toUpperCase() : k))),
+        el("dd", {}, about!),
+    ]);
     openDialog(
         "Keys and help",
         "wide",
