@@ -3,6 +3,7 @@
 Playwright comes from PyPI into the folder of the build (or is in QUIPU_CLIENTS), the browser is Debian's chromium;
 where one cannot be had the test is skipped and says so. What a model would hardly say by itself (markdown, thoughts,
 attacks) is fed to the page by a stand-in for fetch that streams piece by piece."""
+import fcntl
 import json
 import os
 import re
@@ -57,6 +58,20 @@ def skip(why):
     sys.exit(77)
 
 
+def make_venv(python):
+    """Two tests may want it at the same time: one makes it, the other waits."""
+    os.makedirs(venv(), exist_ok=True)
+    with open(venv() + ".lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.exists(os.path.join(venv(), "done")):
+            return
+        quiet = {"check": True, "timeout": SECONDS, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([sys.executable, "-m", "venv", "--clear", venv()], **quiet)
+        subprocess.run([python, "-m", "pip", "install", "-q", "playwright"], **quiet)
+        with open(os.path.join(venv(), "done"), "w", encoding="ascii"):
+            pass
+
+
 def find_playwright():
     """Makes `import playwright` work: here already, or by going on in an environment that has it."""
     try:
@@ -69,22 +84,7 @@ def find_playwright():
     if os.path.abspath(sys.executable) == os.path.abspath(python):
         skip("playwright does not work here")
     try:
-        if not os.path.exists(os.path.join(venv(), "done")):
-            subprocess.run(
-                [sys.executable, "-m", "venv", "--clear", venv()],
-                check=True,
-                timeout=SECONDS,
-                stdout=subprocess.DEVNULL,
-            )
-            subprocess.run(
-                [python, "-m", "pip", "install", "-q", "playwright"],
-                check=True,
-                timeout=SECONDS,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            with open(os.path.join(venv(), "done"), "w", encoding="ascii"):
-                pass
+        make_venv(python)
     except (OSError, subprocess.SubprocessError):
         skip("playwright cannot be installed")
     os.execv(python, [python] + sys.argv)
