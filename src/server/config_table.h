@@ -28,8 +28,8 @@
       "of one client address; 0: no limit")                                                                            \
     X(NETWORK, max_body_bytes, "max-body-bytes", 0, INT, 1024, CONFIG_MANY, NULL, "33554432", "N",                     \
       "largest request body")                                                                                          \
-    X(NETWORK, max_header_bytes, "max-header-bytes", 0, INT, 4096, 1048576, NULL, "32768", "N",                        \
-      "largest header section")                                                                                        \
+    X(NETWORK, max_header_bytes, "max-header-bytes", 0, INT, 4096, 1048576, NULL, "16384", "N",                        \
+      "largest header section, with 64 bytes for each header; each connection keeps so much memory")                   \
     X(NETWORK, header_timeout, "header-timeout", 0, REAL, 0.05, 3600, NULL, "10", "S",                                 \
       "seconds for a header section to arrive")                                                                        \
     X(NETWORK, body_timeout, "body-timeout", 0, REAL, 0.05, 3600, NULL, "30", "S",                                     \

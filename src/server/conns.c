@@ -196,6 +196,9 @@ static const struct refusal_text {
 } refusal_texts[] = {
     {408, "Request Timeout", "timeout_error", "request_timeout", "the request did not arrive in time"},
     {413, "Content Too Large", "invalid_request_error", "request_too_large", "the body is over the limit"},
+    {414, "URI Too Long", "invalid_request_error", "request_too_large", "the request line is over the limit"},
+    {431, "Request Header Fields Too Large", "invalid_request_error", "request_too_large",
+     "the header section is over the limit"},
 };
 
 static void shut_down(conn *c) {

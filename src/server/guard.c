@@ -57,6 +57,7 @@ static const char *read_framing(guard *g, const char *key, size_t key_bytes, con
 }
 
 void guard_header(guard *g, const char *key, size_t key_bytes, const char *value, size_t value_bytes) {
+    g->cost += key_bytes + value_bytes + GUARD_HEADER_COST;
     if (g->fault) return;
     if (!is_token(key, key_bytes))
         g->fault = "a header name has a blank or another character that names must not have";

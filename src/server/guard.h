@@ -9,12 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { GUARD_HEADER_COST = 64 }; /* what the library keeps about a header, beside its bytes */
+
 /* Zero-initialised is ready. */
 typedef struct guard {
     int n_lengths, n_hosts, n_encodings;
     bool is_chunked;
     bool expects_continue;
     uint64_t length;   /* of the body, where n_lengths is 1 */
+    size_t cost;       /* bytes of the headers, and GUARD_HEADER_COST for each */
     const char *fault; /* the first thing that is wrong: a constant; NULL: nothing */
 } guard;
 

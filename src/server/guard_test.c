@@ -62,6 +62,7 @@ static void test_what_is_read(void **state) {
     guard_header(&g, "content-length", 14, "123456789012345678", 18);
     guard_header(&g, "Expect", 6, "100-Continue", 12);
     guard_header(&g, "Host", 4, "h", 1);
+    assert_int_equal(g.cost, 14 + 18 + 6 + 12 + 4 + 1 + 3 * GUARD_HEADER_COST);
     assert_null(guard_verdict(&g, true));
     assert_true(g.expects_continue);
     assert_int_equal(g.length, 123456789012345678);

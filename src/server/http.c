@@ -32,7 +32,13 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { LONGEST_REQUEST_LINE = 8192, MARGIN_CONNECTIONS = 64, STREAM_BLOCK = 16384, SEND_BUFFER = 256 << 10 };
+enum {
+    LONGEST_REQUEST_LINE = 8192,
+    MARGIN_CONNECTIONS = 64,
+    STREAM_BLOCK = 16384,
+    SEND_BUFFER = 256 << 10,
+    ANSWER_ROOM = 4096 /* of a connection's memory: for the headers of its answers */
+};
 
 struct transport {
     struct server *server;
@@ -92,7 +98,8 @@ static void log_request(exchange *x) {
     const http_request *r = &x->public;
     const http_figures *f = &r->figures;
     const double now = clock_now(), unknown = 0.0 / 0.0;
-    const int status = x->is_closed ? 499 : x->status;
+    const bool is_refused = x->state == EXCHANGE_READING && x->status; /* past the library */
+    const int status = x->is_closed && !is_refused ? 499 : x->status;
     const bool is_gen = f->is_generation, has_text = is_gen && f->ttft_s > 0;
     if (r->route || x->status) metrics_http(r->server->metrics, r->route, r->method, status);
     const double computed = (double)f->prompt_tokens - (double)f->cached_tokens;
@@ -279,6 +286,11 @@ static enum MHD_Result begin(transport *t, struct MHD_Connection *connection, ex
     choose_id(x);
     x->gone = log_request;
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, show_header, &g);
+    if (g.cost + strlen(url) > (size_t)t->server->config->max_header_bytes) {
+        x->status = x->must_close ? 414 : 431;
+        if (c) conns_refuse(t->conns, c, x->status);
+        return MHD_NO; /* the library might not have the memory for an answer */
+    }
     const bool is_framed = check_frame(t, x, &g, version, c), is_let_in = is_framed && gate_check(r);
     if (c) conns_begin(t->conns, c, x);
     if (!is_framed || (!is_let_in && g.expects_continue)) {
@@ -411,7 +423,7 @@ static qp_status start_daemon(transport *t, qp_error *err) {
         MHD_OPTION_URI_LOG_CALLBACK, on_request_line, t, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)(c->max_connections + MARGIN_CONNECTIONS), MHD_OPTION_PER_IP_CONNECTION_LIMIT,
         (unsigned)c->max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)c->max_header_bytes, MHD_OPTION_END);
+        (size_t)c->max_header_bytes + ANSWER_ROOM, MHD_OPTION_END);
     return t->daemon ? QP_OK : err_set(err, QP_IO, 0, "libmicrohttpd does not start: %s", strerror(errno));
 }
 
