@@ -41,9 +41,10 @@ void chain_make_private(chain *c) { c->is_private = true; }
 
 /* Room in the list, not pages. */
 static bool grow(chain *c, int n_pages) {
+    const int most = c->table->n_pages + c->n_given_up;
     if (n_pages <= c->capacity) return true;
-    if (n_pages > c->table->n_pages) return false;
-    const int capacity = n_pages > c->table->n_pages / 2 ? c->table->n_pages : 2 * n_pages;
+    if (n_pages > most) return false;
+    const int capacity = n_pages > most / 2 ? most : 2 * n_pages;
     int32_t *pages = mem_resize(c->pages, (size_t)capacity, sizeof *pages);
     if (!pages) return false;
     c->pages = pages;
@@ -232,6 +233,7 @@ static void leave_page(chain *c, int n_tokens, page_copy *copy) {
     const int last = c->n_pages - 1;
     const int32_t old = c->pages[last], p = pages_take(t);
     if (p < 0) { /* nobody else has it (see chain_rewind) and there is no room for both */
+        pages_leave_children(t, old);
         pages_cut(t, old, n_tokens);
         return;
     }

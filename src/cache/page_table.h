@@ -58,6 +58,8 @@ void pages_give(page_table *t, int32_t p);
 void pages_offer(page_table *t, int32_t p, int32_t parent, uint64_t root, const int32_t *ids, int n);
 void pages_offer_whole(page_table *t, int32_t p, int32_t parent, uint64_t root, const int32_t *ids, hash_pair hash,
                        uint64_t serial);
+/* What is used behind p, by chains that have given p up, becomes orphans: nobody holds p any more, or it changes. */
+void pages_leave_children(page_table *t, int32_t p);
 /* Offers no more than the first n tokens. */
 void pages_cut(page_table *t, int32_t p, int n);
 uint64_t pages_next_serial(page_table *t);

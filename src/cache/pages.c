@@ -201,8 +201,9 @@ static void make_orphan(page_table *t, int32_t p) {
     map_insert(t, p);
 }
 
-/* Nobody holds p any more, but perhaps what is behind it. A part there is of a chain that has become private since. */
-static void leave_children(page_table *t, int32_t p) {
+/* A part there is of a chain that has become private since. */
+void pages_leave_children(page_table *t, int32_t p) {
+    if (!t->has_given_up || !t->pages[p].n_children) return;
     for (int32_t child = order_first_child(t, p, t->pages[p].root); child >= 0;) {
         const int32_t next = t->pages[child].after;
         if (t->pages[child].n_refs && is_whole(&t->pages[child]))
@@ -219,6 +220,6 @@ void pages_give(page_table *t, int32_t p) {
     if (--at->n_refs == 1) t->stats.shared--;
     if (at->n_refs) return;
     t->stats.used--;
-    if (at->n_children && t->has_given_up) leave_children(t, p);
+    pages_leave_children(t, p);
     make_cached(t, p);
 }
