@@ -2,12 +2,12 @@
  *
  *     tmpl_test [CASES.json]      runs one file of cases made by tests/golden/make_templates.py instead */
 #include "harness.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "text/chat_time.h"
 #include "text/tmpl.h"
 #include <pthread.h>
+#include <time.h>
 
 typedef struct result {
     qp_status status;
@@ -35,6 +35,10 @@ static bool out_is(const result *r, const json_t *wanted) {
     return r->out.bytes == json_string_length(wanted) &&
            (!r->out.bytes || !memcmp(r->out.at, json_string_value(wanted), r->out.bytes));
 }
+
+/* Processor time, which neighbours do not lengthen: work that is not linear takes minutes, also without sanitizers. */
+enum { MOST_WORK_S = 60 };
+static double worked_s(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 /* ---- goldens ---- */
 
@@ -231,12 +235,12 @@ static void test_limits(void **state) {
     const tmpl_limits limits = {.steps = 3000000, .memory_bytes = 48 << 20, .output_bytes = 8 << 20};
     for (size_t i = 0; i < HARNESS_COUNT(hostile); i++) {
         result r;
-        const double begin = clock_now();
+        const double begin = worked_s();
         render(&r, hostile[i], &limits);
         if (r.status != QP_TOO_LARGE) print_error("%s: %d %s\n", hostile[i], r.status, r.err.text);
         assert_int_equal(r.status, QP_TOO_LARGE);
         assert_true(r.out.bytes <= (8 << 20) + 4096);
-        assert_true(clock_now() - begin < 20);
+        assert_true(worked_s() - begin < MOST_WORK_S);
         strbuf_free(&r.out);
     }
 }
@@ -280,11 +284,11 @@ static void test_linear_searching(void **state) {
     };
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
         result r;
-        const double begin = clock_now();
+        const double begin = worked_s();
         render(&r, cases[i].source, NULL);
         if (r.status != QP_OK) fail_msg("%s", r.err.text);
         assert_string_equal(r.out.at, cases[i].out);
-        assert_true(clock_now() - begin < 20);
+        assert_true(worked_s() - begin < MOST_WORK_S);
         strbuf_free(&r.out);
     }
 }
@@ -310,7 +314,7 @@ static void test_many_names(void **state) {
         strbuf source = {0};
         tmpl *t;
         qp_error err = {0};
-        const double begin = clock_now();
+        const double begin = worked_s();
         strbuf_text(&source, cases[i].before);
         for (int k = 0; k < cases[i].count; k++) {
             char one[80];
@@ -323,7 +327,7 @@ static void test_many_names(void **state) {
         strbuf_text(&source, cases[i].behind);
         const qp_status status = tmpl_new(&t, (span){source.at, source.bytes}, &err);
         if (status != cases[i].status) fail_msg("%s: %s", cases[i].each, err.text);
-        assert_true(clock_now() - begin < 20);
+        assert_true(worked_s() - begin < MOST_WORK_S);
         tmpl_free(t);
         strbuf_free(&source);
     }
@@ -344,11 +348,11 @@ static void test_linear_building(void **state) {
     const tmpl_limits limits = {.memory_bytes = 96 << 20};
     for (size_t i = 0; i < HARNESS_COUNT(sources); i++) {
         result r;
-        const double begin = clock_now();
+        const double begin = worked_s();
         render(&r, sources[i], &limits);
         if (r.status != QP_OK) fail_msg("%s", r.err.text);
         assert_string_equal(r.out.at, "1000000");
-        assert_true(clock_now() - begin < 20);
+        assert_true(worked_s() - begin < MOST_WORK_S);
         strbuf_free(&r.out);
     }
 }
