@@ -3,15 +3,13 @@
  *
  * Parts: codes [n_out][n_in / 2], the low half of a byte first; scales [n_out][n_in / 32], biased by 127. A stored row
  * lies `row_step` rows behind the one before it: gpt-oss weaves gate and up. GGUF's MXFP4 has the same values in
- * another layout (block_legacy.c). */
+ * another layout, so its table serves here too: twice those of e2m1, plus its zero. */
 #include "mx.h"
+#include "blocks.h"
 #include <math.h>
 #include <string.h>
 
-enum { CODES, SCALES, GROUP = 32, ZERO = 128 };
-
-/* Twice the values of e2m1, plus ZERO. */
-static const uint8_t values[16] = {128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116};
+enum { CODES, SCALES, GROUP = 32 };
 
 static const uint8_t *codes_at(const quant_matrix *m, int64_t row) {
     return (const uint8_t *)m->parts[CODES] + row * m->row_step * (m->n_in / 2);
@@ -26,7 +24,7 @@ static uint8_t code_at(const uint8_t *codes, int64_t k) { return codes[k / 2] >>
 static void unpack(float *out, const quant_matrix *m, int64_t row) {
     const uint8_t *codes = codes_at(m, row);
     for (int64_t k = 0; k < m->n_in; k++)
-        out[k] = ldexpf((float)(values[code_at(codes, k)] - ZERO), exponent_at(m, row, k) - 128);
+        out[k] = ldexpf((float)(block_mxfp4.table[code_at(codes, k)] - block_mxfp4.zero), exponent_at(m, row, k) - 128);
 }
 
 static qp_status check(quant_matrix *m, const char *name, qp_error *err) {
@@ -43,12 +41,12 @@ static qp_status check(quant_matrix *m, const char *name, qp_error *err) {
 static bool run(quant_run *out, const quant_matrix *m, int64_t k) {
     *out = (quant_run){.begin = k,
                        .end = m->n_in,
-                       .bits = 4,
+                       .bits = block_mxfp4.bits,
                        .group = GROUP,
-                       .scales = QUANT_SCALES_POWER,
-                       .zero = ZERO,
-                       .table = values,
-                       .unit = 1};
+                       .scales = block_mxfp4.scales,
+                       .zero = block_mxfp4.zero,
+                       .table = block_mxfp4.table,
+                       .unit = block_mxfp4.unit};
     return true;
 }
 

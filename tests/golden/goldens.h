@@ -137,4 +137,41 @@ done:
     qp_generator_free(gen);
 }
 
+/* ---- folders of the same weights ---- */
+
+enum { FOLDER_ROWS = 20 };
+
+static inline float *folder_logits(const char *folder, const char *level, qp_precision precision, size_t *vocabulary) {
+    const qp_model_options o = {
+        .size = sizeof o, .device = "cpu", .cpu_level = level, .threads = 2, .precision = precision};
+    qp_model *m;
+    qp_model_info info;
+    qp_error err;
+    int32_t ids[FOLDER_ROWS];
+    for (int i = 0; i < FOLDER_ROWS; i++) ids[i] = i * 7 % 90;
+    if (qp_model_open(&m, folder, &o, &err)) fail_msg("%s", err.text);
+    qp_model_get_info(m, &info);
+    *vocabulary = (size_t)info.vocabulary;
+    float *out = logits_of(m, ids, FOLDER_ROWS, FOLDER_ROWS, 1 << 20, *vocabulary);
+    qp_model_close(m);
+    return out;
+}
+
+/* Exact precision gives the same bits for a quantised folder and a plain one, fast precision is near. */
+static inline void compare_folders(const char *quantised, const char *plain, const char *level) {
+    size_t n;
+    float *expected = folder_logits(plain, level, QP_PRECISION_EXACT, &n),
+          *exact = folder_logits(quantised, level, QP_PRECISION_EXACT, &n),
+          *fast = folder_logits(quantised, level, QP_PRECISION_FAST, &n);
+    double scale = 0;
+    for (size_t i = 0; i < FOLDER_ROWS * n; i++) scale += (double)expected[i] * (double)expected[i];
+    scale = sqrt(scale / (double)(FOLDER_ROWS * n));
+    assert_memory_equal(exact, expected, FOLDER_ROWS * n * sizeof *exact);
+    const double off = relative_rmse(fast, expected, FOLDER_ROWS * n, scale);
+    if (!(off <= 0.06)) fail_msg("%s, %s: fast is off by %g", quantised, level, off);
+    mem_free(expected);
+    mem_free(exact);
+    mem_free(fast);
+}
+
 #endif

@@ -291,39 +291,6 @@ static void make_folders(const char *quantised, const char *plain, const kind *k
 
 /* ---- comparing ---- */
 
-enum { ROWS = 20 };
-
-static float *run(const char *folder, const char *level, qp_precision precision, size_t *vocabulary) {
-    const qp_model_options o = {
-        .size = sizeof o, .device = "cpu", .cpu_level = level, .threads = 2, .precision = precision};
-    qp_model *m;
-    qp_model_info info;
-    qp_error err;
-    int32_t ids[ROWS];
-    for (int i = 0; i < ROWS; i++) ids[i] = i * 7 % 90;
-    if (qp_model_open(&m, folder, &o, &err)) fail_msg("%s", err.text);
-    qp_model_get_info(m, &info);
-    *vocabulary = (size_t)info.vocabulary;
-    float *out = logits_of(m, ids, ROWS, ROWS, 1 << 20, *vocabulary);
-    qp_model_close(m);
-    return out;
-}
-
-static void compare(const char *quantised, const char *plain, const char *level) {
-    size_t n;
-    float *expected = run(plain, level, QP_PRECISION_EXACT, &n), *exact = run(quantised, level, QP_PRECISION_EXACT, &n),
-          *fast = run(quantised, level, QP_PRECISION_FAST, &n);
-    double scale = 0;
-    for (size_t i = 0; i < ROWS * n; i++) scale += (double)expected[i] * (double)expected[i];
-    scale = sqrt(scale / (double)(ROWS * n));
-    assert_memory_equal(exact, expected, ROWS * n * sizeof *exact);
-    const double off = relative_rmse(fast, expected, ROWS * n, scale);
-    if (!(off <= 0.06)) fail_msg("%s, %s: fast is off by %g", quantised, level, off);
-    mem_free(expected);
-    mem_free(exact);
-    mem_free(fast);
-}
-
 static void folders_equal_plain_ones(void **state) {
     char folder[64];
     harness_folder(folder);
@@ -333,7 +300,7 @@ static void folders_equal_plain_ones(void **state) {
         snprintf(plain, sizeof plain, "%s/%s-plain", folder, kinds[i].name);
         make_folders(quantised, plain, &kinds[i], NULL);
         for (int l = 0; dev_cpu_level(l); l++)
-            if (dev_cpu_level_available(dev_cpu_level(l))) compare(quantised, plain, dev_cpu_level(l));
+            if (dev_cpu_level_available(dev_cpu_level(l))) compare_folders(quantised, plain, dev_cpu_level(l));
     }
     for (size_t i = 0; i < HARNESS_COUNT(coded_kinds); i++) {
         char quantised[128], plain[128];
@@ -341,7 +308,7 @@ static void folders_equal_plain_ones(void **state) {
         snprintf(plain, sizeof plain, "%s/%s-plain", folder, coded_kinds[i].name);
         make_folders(quantised, plain, NULL, &coded_kinds[i]);
         for (int l = 0; dev_cpu_level(l); l++)
-            if (dev_cpu_level_available(dev_cpu_level(l))) compare(quantised, plain, dev_cpu_level(l));
+            if (dev_cpu_level_available(dev_cpu_level(l))) compare_folders(quantised, plain, dev_cpu_level(l));
     }
     harness_remove(folder);
 }
