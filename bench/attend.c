@@ -154,7 +154,7 @@ static void set_up(setup *s, device *d, const shape *c, const question *q) {
                                      .out = s->out,
                                      .n_heads = c->n_heads,
                                      .scale = 0.1f,
-                                     .kv = {KV_F16, c->n_kv, c->dim, k, k + half, 2 * half},
+                                     .kv = {KV_F16, c->n_kv, c->dim, c->dim, k, k + half, 2 * half},
                                      .spans = s->spans,
                                      .n_spans = q->n_sequences};
     }

@@ -6,6 +6,7 @@
  * 100 messages of about 400 characters; the tool template also has tool calls, results and three tools. Medians of
  * REPEATS (31) with the least and the greatest; one thread, processor time, the clock stopped when the text is whole.
  * The hash of the text shows whether two runs rendered the same. The goal is 1 ms a rendering. */
+#include "figures.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -74,17 +75,6 @@ static const char tool_template[] =
     "%}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void check(qp_status status, const qp_error *err) {
     if (status == QP_OK) return;
     fprintf(stderr, "bench_chat_template: %s\n", err->text);
@@ -130,7 +120,7 @@ static json_t *conversation(bool with_tools) {
 }
 
 static void report(const char *what, double *seconds, int n) {
-    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+    figures_sort(seconds, (size_t)n);
     printf("\"%s_ms\": {\"median\": %.4f, \"least\": %.4f, \"greatest\": %.4f}", what, seconds[n / 2] * 1e3,
            seconds[0] * 1e3, seconds[n - 1] * 1e3);
 }
@@ -144,14 +134,14 @@ static void measure(const char *name, span source, bool with_tools, int repeats)
     strbuf out = {0};
     check(chat_new(&c, source, &err), &err);
     for (int i = 0; i < repeats; i++) {
-        double begin = now();
+        double begin = figures_thread_seconds();
         check(tmpl_new(&t, source, &err), &err);
-        parsing[i] = now() - begin;
+        parsing[i] = figures_thread_seconds() - begin;
         tmpl_free(t);
         strbuf_clear(&out);
-        begin = now();
+        begin = figures_thread_seconds();
         check(chat_render(c, input, &out, NULL, &err), &err);
-        rendering[i] = now() - begin;
+        rendering[i] = figures_thread_seconds() - begin;
     }
     printf("{\"template\": \"%s\", \"source_bytes\": %zu, \"messages\": %d, \"text_bytes\": %zu, ", name, source.bytes,
            N_MESSAGES, out.bytes);

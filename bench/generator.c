@@ -6,6 +6,7 @@
  * 1.05 where the machine is steady, used_over_fresh (a thousand jobs on it and on new generators, in turns) where it is
  * not; resident memory as after 5,000 jobs, no page in use; smooth: p99_over_median at most 2, delivery p99 under 100
  * us; batch: speedup at least 4, overhead at most 0.03 for the demo model and 0.01 for 1.1B. */
+#include "figures.h"
 #include <quipu.h>
 #include "base/clock.h"
 #include "base/rng.h"
@@ -47,18 +48,6 @@ static void *need_memory(size_t count, size_t size) {
 static void wait_s(double seconds) {
     const struct timespec t = {(time_t)seconds, (long)(fmod(seconds, 1) * 1e9)};
     nanosleep(&t, NULL);
-}
-
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts; NaN where there is nothing. */
-static double quantile(double *values, size_t n, double q) {
-    if (!n) return (double)NAN;
-    qsort(values, n, sizeof *values, by_size);
-    return values[(size_t)(q * (double)(n - 1))];
 }
 
 static double resident_mb(void) {
@@ -155,7 +144,7 @@ static double median_ms(const soak *s, long first, long n) {
     size_t n_some = 0;
     for (long i = first; i < first + n; i++)
         if (!isnan(s->latency[i])) some[n_some++] = s->latency[i];
-    const double median = quantile(some, n_some, 0.5);
+    const double median = figures_quantile(some, n_some, 0.5);
     free(some);
     return median * 1e3;
 }
@@ -241,7 +230,7 @@ static double used_over_fresh(qp_generator *used) {
         const double first = block_ms(is_used_first ? used : NULL), second = block_ms(is_used_first ? NULL : used);
         ratios[i] = is_used_first ? first / second : second / first;
     }
-    return quantile(ratios, TURNS, 0.5);
+    return figures_quantile(ratios, TURNS, 0.5);
 }
 
 static void ask_soak(long n) {
@@ -336,7 +325,7 @@ static void learn_usual(const stream *streams, double usual[PLACES]) {
         for (const stream *s = streams; s < streams + CLIENTS; s++)
             for (size_t i = place * SAME_PLACE; i < (place + 1) * SAME_PLACE && i < s->n; i++)
                 if (i) gaps[n++] = gap(s, i);
-        usual[place] = quantile(gaps, n, 0.5);
+        usual[place] = figures_quantile(gaps, n, 0.5);
     }
     free(gaps);
 }
@@ -355,12 +344,12 @@ static smoothness sum_up(const stream *streams, double from, double until, const
                 late[n++] = s->delivery[i];
             }
     }
-    const smoothness out = {.median_ms = quantile(gaps, n, 0.5) * 1e3,
-                            .p99_ms = quantile(gaps, n, 0.99) * 1e3,
-                            .worst_ms = quantile(gaps, n, 1) * 1e3,
-                            .p99_over_median = quantile(ratios, n, 0.99),
-                            .delivery_p50_us = quantile(late, n, 0.5) * 1e6,
-                            .delivery_p99_us = quantile(late, n, 0.99) * 1e6,
+    const smoothness out = {.median_ms = figures_quantile(gaps, n, 0.5) * 1e3,
+                            .p99_ms = figures_quantile(gaps, n, 0.99) * 1e3,
+                            .worst_ms = figures_quantile(gaps, n, 1) * 1e3,
+                            .p99_over_median = figures_quantile(ratios, n, 0.99),
+                            .delivery_p50_us = figures_quantile(late, n, 0.5) * 1e6,
+                            .delivery_p99_us = figures_quantile(late, n, 0.99) * 1e6,
                             .seconds = until - from,
                             .n_gaps = n,
                             .most_tokens = most};
@@ -482,11 +471,11 @@ static void ask_batch(long n) {
         one[i] = decode_rate(gen, 1, &overhead[i]);
         many[i] = decode_rate(gen, (int)n, &overhead_many[i]);
     }
-    const double rate_one = quantile(one, REPEATS, 0.5), rate_many = quantile(many, REPEATS, 0.5);
+    const double rate_one = figures_quantile(one, REPEATS, 0.5), rate_many = figures_quantile(many, REPEATS, 0.5);
     printf("{\"question\": \"batch\", \"parameters\": %llu, \"sequences\": %ld, \"one_tokens_per_s\": %.2f, "
            "\"many_tokens_per_s\": %.2f, \"speedup\": %.2f, \"overhead_one\": %.4f, \"overhead_many\": %.4f}\n",
            (unsigned long long)info.n_parameters, n, rate_one, rate_many, rate_many / rate_one,
-           quantile(overhead, REPEATS, 0.5), quantile(overhead_many, REPEATS, 0.5));
+           figures_quantile(overhead, REPEATS, 0.5), figures_quantile(overhead_many, REPEATS, 0.5));
     qp_generator_free(gen);
 }
 

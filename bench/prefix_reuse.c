@@ -2,6 +2,7 @@
  * looking for what agrees longest among thousands of pages that begin alike, evicting. Nanoseconds, medians of 15.
  *
  * usage: bench_prefix_reuse. The goals: 100,000 tokens found in under 1 ms, a token in about 50 ns. */
+#include "figures.h"
 #include "base/clock.h"
 #include "cache/pages.h"
 #include <stdio.h>
@@ -11,11 +12,6 @@ enum { REPEATS = 15, PAGES = 4096, PAGE = 256, LONG = 100000, ALIKE = 50 };
 
 static int32_t ids[PAGES * PAGE];
 static page_table *table;
-
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void fill_ids(unsigned seed) {
     for (int i = 0; i < PAGES * PAGE; i++) ids[i] = (int32_t)(((unsigned)i + seed) * 2654435761u >> 12);
@@ -108,7 +104,7 @@ static void tell(const char *what, double (*measure)(void)) {
         const double took = measure();
         if (i >= 0) all[i] = took * 1e9;
     }
-    qsort(all, REPEATS, sizeof *all, by_size);
+    figures_sort(all, REPEATS);
     printf("%-48s %10.0f ns (%.0f to %.0f)\n", what, all[REPEATS / 2], all[0], all[REPEATS - 1]);
 }
 

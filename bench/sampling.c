@@ -4,6 +4,7 @@
  * usage: bench_sampling [ROUNDS]. Built by `ninja bench_sampling`. Rows change from token to token and are more than
  * the innermost caches hold, as behind a model. "peaked" logits are like a model's: a broad bell and a few favourites;
  * "flat" ones are the bell alone, under which tens of thousands of tokens are all but equally probable. */
+#include "figures.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/rng.h"
@@ -53,11 +54,6 @@ static void fill(float *logits, int n, uint64_t row, bool is_peaked) {
         logits[(int)(rng_uniform(3, row, (uint64_t)k) * n)] = (float)(16 - 1.5 * log(1 + k));
 }
 
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 typedef struct bench {
     float *rows;
     int32_t history[HISTORY + TOKENS];
@@ -97,7 +93,7 @@ static void ask(bench *b, const question *q) {
     }
     sampler_room_free(room);
     const size_t n = (size_t)b->rounds * (TOKENS - 1);
-    qsort(b->us, n, sizeof *b->us, by_size);
+    figures_sort(b->us, n);
     printf("%-7d %-7s %-18s %8.1f us  [%.1f, %.1f]  %016llx\n", b->n, b->is_peaked ? "peaked" : "flat", q->name,
            b->us[n / 2], b->us[n / 10], b->us[n * 9 / 10], (unsigned long long)hash_bytes(ids, sizeof ids, 0));
 }

@@ -7,6 +7,7 @@
  * quadratic: their time per byte is given in times the text's. bench/tokenizer_peers.py runs this beside other
  * libraries.
  */
+#include "figures.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -17,22 +18,6 @@
 #include <time.h>
 
 enum { MAX_REPEATS = 99, MEGABYTE = 1 << 20 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return values[n / 2];
-}
 
 static void check(qp_status status, const qp_error *err) {
     if (status == QP_OK) return;
@@ -53,11 +38,11 @@ static double time_encode(const tok *t, span text, int repeats, int32_t **ids, s
     *ids = NULL;
     for (int i = 0; i < repeats; i++) {
         mem_free(*ids);
-        const double start = now();
+        const double start = figures_thread_seconds();
         check(tok_encode(t, text, QP_TOKENIZE_NO_SPECIAL | QP_TOKENIZE_PLAIN_SPECIAL, ids, n, &err), &err);
-        seconds[i] = now() - start;
+        seconds[i] = figures_thread_seconds() - start;
     }
-    return median(seconds, repeats);
+    return figures_median(seconds, (size_t)repeats);
 }
 
 static double time_decode(const tok *t, const int32_t *ids, size_t n, int repeats, bool *is_same, span text) {
@@ -65,13 +50,13 @@ static double time_decode(const tok *t, const int32_t *ids, size_t n, int repeat
     qp_error err;
     for (int i = 0; i < repeats; i++) {
         strbuf out = {0};
-        const double start = now();
+        const double start = figures_thread_seconds();
         check(tok_decode(t, ids, n, false, &out, &err), &err);
-        seconds[i] = now() - start;
+        seconds[i] = figures_thread_seconds() - start;
         *is_same = span_equal((span){out.at, out.bytes}, text);
         strbuf_free(&out);
     }
-    return median(seconds, repeats);
+    return figures_median(seconds, (size_t)repeats);
 }
 
 static double time_open(const char *path, int repeats) {
@@ -79,12 +64,12 @@ static double time_open(const char *path, int repeats) {
     qp_error err;
     for (int i = 0; i < repeats; i++) {
         tok *t;
-        const double start = now();
+        const double start = figures_thread_seconds();
         check(tok_open(&t, path, &err), &err);
-        seconds[i] = now() - start;
+        seconds[i] = figures_thread_seconds() - start;
         tok_free(t);
     }
-    return median(seconds, repeats);
+    return figures_median(seconds, (size_t)repeats);
 }
 
 static const struct {
@@ -115,8 +100,8 @@ static double times_the_text(const tok *t, span hostile_text, span text, int rep
         mem_free(ids);
         ratios[i] = times[i] / (double)hostile_text.bytes / (text_seconds / (double)text.bytes);
     }
-    *seconds = median(times, repeats);
-    return median(ratios, repeats);
+    *seconds = figures_median(times, (size_t)repeats);
+    return figures_median(ratios, (size_t)repeats);
 }
 
 static void print_hostile(const tok *t, span text, int repeats) {

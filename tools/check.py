@@ -19,7 +19,8 @@ import xml.etree.ElementTree
 
 Kind = collections.namedtuple("Kind", "name folder needs targets tests what")
 KINDS = [
-    Kind("release", "build", "gcc", [], [], "gcc, optimised: all tests and the checks of the house"),
+    Kind("release", "build", "gcc", ["all", "bench_programs"], [],
+         "gcc, optimised: all tests, the checks of the house, bench programs"),
     Kind("clang", "build-clang", "clang", [], ["-L", "unit"], "clang, optimised: all unit tests"),
     Kind("fuzz", "build-fuzz", "clang", [], ["-L", "unit"], "clang with ASan and UBSan: all unit tests"),
     Kind("tsan", "build-tsan", "gcc", ["thread_tests"], ["-L", "threads"], "ThreadSanitizer: tests that use threads"),

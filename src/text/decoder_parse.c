@@ -1,5 +1,6 @@
 /* decoder_parse.c — the "decoder" of tokenizer.json to a row of steps, one table row per type. */
 #include "decoder.h"
+#include "component.h"
 
 #define WHERE "tokenizer.json: decoder"
 
@@ -129,28 +130,17 @@ static const struct {
     {"BPEDecoder", parse_bpe},
 };
 
-static qp_status parse_any(decoder *d, const json_t *json, int depth, qp_error *err) {
-    const char *type = NULL;
-    json_t *list = NULL;
-    if (depth > 8) return err_set(err, QP_TOO_LARGE, 0, WHERE ": sequences nested too deep");
-    if (!json_is_object(json)) return err_set(err, QP_BAD_FORMAT, 0, WHERE ": %s, expected an object", json_kind(json));
-    ERR_TRY(json_need(json, "type", WHERE, err));
-    ERR_TRY(json_get_text(json, "type", &type, WHERE, err));
-    if (!strcmp(type, "Sequence")) {
-        d->is_none = false;
-        ERR_TRY(json_get_array(json, "decoders", &list, WHERE, err));
-        for (size_t i = 0; i < json_array_size(list); i++)
-            ERR_TRY(parse_any(d, json_array_get(list, i), depth + 1, err));
-        return QP_OK;
-    }
+static qp_status take(void *owner, const char *type, const json_t *json, bool *known, qp_error *err) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(type, types[i].type)) return types[i].parse(d, json, err);
-    return err_set(err, QP_UNSUPPORTED, 0, WHERE ": type \"%.60s\" is not known", type);
+        if (!strcmp(type, types[i].type)) return types[i].parse(owner, json, err);
+    *known = false;
+    return QP_OK;
 }
 
 qp_status decoder_parse(decoder *d, const json_t *json, qp_error *err) {
-    d->is_none = true;
-    return !json || json_is_null(json) ? QP_OK : parse_any(d, json, 0, err);
+    static const component_walk walk = {WHERE, "decoders", take};
+    d->is_none = !json || json_is_null(json);
+    return component_each(&walk, d, json, err);
 }
 
 void decoder_free(decoder *d) {

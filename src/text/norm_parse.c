@@ -1,5 +1,6 @@
 /* norm_parse.c — the "normalizer" of tokenizer.json to a row of steps, one table row per type. */
 #include "norm.h"
+#include "component.h"
 #include "base/mem.h"
 
 #define WHERE "tokenizer.json: normalizer"
@@ -112,33 +113,20 @@ static const struct {
     {"ByteLevel", parse_byte_level},
 };
 
-static qp_status parse_any(norm *n, const json_t *json, int depth, qp_error *err);
-
-static qp_status parse_sequence(norm *n, const json_t *json, int depth, qp_error *err) {
-    json_t *list = NULL;
-    ERR_TRY(json_need(json, "normalizers", WHERE, err));
-    ERR_TRY(json_get_array(json, "normalizers", &list, WHERE, err));
-    for (size_t i = 0; i < json_array_size(list); i++) ERR_TRY(parse_any(n, json_array_get(list, i), depth + 1, err));
-    return QP_OK;
-}
-
-static qp_status parse_any(norm *n, const json_t *json, int depth, qp_error *err) {
-    const char *type = NULL;
-    if (depth > 8) return err_set(err, QP_TOO_LARGE, 0, WHERE ": sequences nested too deep");
-    if (!json_is_object(json)) return err_set(err, QP_BAD_FORMAT, 0, WHERE ": %s, expected an object", json_kind(json));
-    ERR_TRY(json_need(json, "type", WHERE, err));
-    ERR_TRY(json_get_text(json, "type", &type, WHERE, err));
-    if (!strcmp(type, "Sequence")) return parse_sequence(n, json, depth, err);
+static qp_status take(void *owner, const char *type, const json_t *json, bool *known, qp_error *err) {
+    norm *n = owner;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (strcmp(type, types[i].type) != 0) continue;
         if (n->n == NORM_MAX_STEPS) return err_set(err, QP_TOO_LARGE, 0, WHERE ": more than %d steps", NORM_MAX_STEPS);
         return types[i].parse(&n->steps[n->n++], json, err);
     }
-    return err_set(err, QP_UNSUPPORTED, 0, WHERE ": type \"%.60s\" is not known", type);
+    *known = false;
+    return QP_OK;
 }
 
 qp_status norm_parse(norm *n, const json_t *json, qp_error *err) {
-    return !json || json_is_null(json) ? QP_OK : parse_any(n, json, 0, err);
+    static const component_walk walk = {WHERE, "normalizers", take};
+    return component_each(&walk, n, json, err);
 }
 
 void norm_free(norm *n) {

@@ -4,6 +4,7 @@
  * and a second template takes two parts for a pair of texts. All that depends on the file alone, so the row of ids is
  * worked out while loading. */
 #include "post.h"
+#include "component.h"
 
 #define WHERE "tokenizer.json: post_processor"
 
@@ -115,21 +116,11 @@ static const struct {
     {"ByteLevel", run_nothing},
 };
 
-static qp_status run_any(parts *p, const json_t *json, int depth, qp_error *err) {
-    const char *type = NULL;
-    json_t *list = NULL;
-    if (depth > 8) return err_set(err, QP_TOO_LARGE, 0, WHERE ": sequences nested too deep");
-    if (!json_is_object(json)) return err_set(err, QP_BAD_FORMAT, 0, WHERE ": %s, expected an object", json_kind(json));
-    ERR_TRY(json_need(json, "type", WHERE, err));
-    ERR_TRY(json_get_text(json, "type", &type, WHERE, err));
-    if (!strcmp(type, "Sequence")) {
-        ERR_TRY(json_get_array(json, "processors", &list, WHERE, err));
-        for (size_t i = 0; i < json_array_size(list); i++) ERR_TRY(run_any(p, json_array_get(list, i), depth + 1, err));
-        return QP_OK;
-    }
+static qp_status take(void *owner, const char *type, const json_t *json, bool *known, qp_error *err) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(type, types[i].type)) return types[i].run(p, json, err);
-    return err_set(err, QP_UNSUPPORTED, 0, WHERE ": type \"%.60s\" is not known", type);
+        if (!strcmp(type, types[i].type)) return types[i].run(owner, json, err);
+    *known = false;
+    return QP_OK;
 }
 
 /* The parts side by side. */
@@ -144,9 +135,10 @@ static qp_status join(post *p, const parts *made, qp_error *err) {
 qp_status post_parse(post *p, const json_t *json, qp_error *err) {
     parts made = {0};
     idvec *text;
+    static const component_walk walk = {WHERE, "processors", take};
     qp_status status = new_part(&made, &text, err);
     idvec_add(text, POST_TEXT);
-    if (json && !json_is_null(json)) status = run_any(&made, json, 0, err);
+    if (status == QP_OK) status = component_each(&walk, &made, json, err);
     if (status == QP_OK) status = join(p, &made, err);
     free_parts(&made);
     return status;

@@ -1,5 +1,6 @@
 /* pretok_parse.c — the "pre_tokenizer" of tokenizer.json to a chain of steps, one table row per type. */
 #include "pretok.h"
+#include "component.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "uni.h"
@@ -152,8 +153,6 @@ static qp_status parse_fixed(pretok *p, const json_t *json, qp_error *err) {
     return add_step(p, (pretok_step){.kind = PRETOK_FIXED, .length = (size_t)length}, err);
 }
 
-static qp_status parse_any(pretok *p, const json_t *json, int depth, qp_error *err);
-
 static const struct {
     const char *type;
     qp_status (*parse)(pretok *p, const json_t *json, qp_error *err);
@@ -171,28 +170,16 @@ static const struct {
     {"FixedLength", parse_fixed},
 };
 
-static qp_status parse_sequence(pretok *p, const json_t *json, int depth, qp_error *err) {
-    json_t *list = NULL;
-    ERR_TRY(json_need(json, "pretokenizers", WHERE, err));
-    ERR_TRY(json_get_array(json, "pretokenizers", &list, WHERE, err));
-    for (size_t i = 0; i < json_array_size(list); i++) ERR_TRY(parse_any(p, json_array_get(list, i), depth + 1, err));
+static qp_status take(void *owner, const char *type, const json_t *json, bool *known, qp_error *err) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(type, types[i].type)) return types[i].parse(owner, json, err);
+    *known = false;
     return QP_OK;
 }
 
-static qp_status parse_any(pretok *p, const json_t *json, int depth, qp_error *err) {
-    const char *type = NULL;
-    if (depth > 8) return err_set(err, QP_TOO_LARGE, 0, WHERE ": sequences nested too deep");
-    if (!json_is_object(json)) return err_set(err, QP_BAD_FORMAT, 0, WHERE ": %s, expected an object", json_kind(json));
-    ERR_TRY(json_need(json, "type", WHERE, err));
-    ERR_TRY(json_get_text(json, "type", &type, WHERE, err));
-    if (!strcmp(type, "Sequence")) return parse_sequence(p, json, depth, err);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(type, types[i].type)) return types[i].parse(p, json, err);
-    return err_set(err, QP_UNSUPPORTED, 0, WHERE ": type \"%.60s\" is not known", type);
-}
-
 qp_status pretok_parse(pretok *p, const json_t *json, qp_error *err) {
-    return !json || json_is_null(json) ? QP_OK : parse_any(p, json, 0, err);
+    static const component_walk walk = {WHERE, "pretokenizers", take};
+    return component_each(&walk, p, json, err);
 }
 
 void pretok_take_bytes(pretok *p) {

@@ -88,18 +88,8 @@ static bool convert(formatter *f, char how, value *v) {
     if (how != 'r' && how != 'a') return tmpl_fail(f->r, "Unknown conversion specifier %c", how);
     if (!value_repr(f->r, &text, *v)) return strbuf_free(&text), false;
     if (how == 'r') return tmpl_take_text(f->r, &text, v);
-    strbuf plain = {.limit = f->r->memory.limit_bytes};
-    if (!tmpl_spend(f->r, text.bytes / STEP_READS)) return strbuf_free(&text), false;
-    for (size_t i = 0; i < text.bytes;) {
-        uint32_t c = 0;
-        const int length = utf8_decode(text.at + i, text.bytes - i, &c);
-        if (c < 0x80)
-            strbuf_char(&plain, text.at[i]);
-        else
-            strbuf_format(&plain, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
-        i += length ? (size_t)length : 1;
-    }
-    strbuf_free(&text);
+    strbuf plain;
+    if (!tmpl_ascii(f->r, &plain, &text)) return false;
     return tmpl_take_text(f->r, &plain, v);
 }
 

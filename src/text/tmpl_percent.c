@@ -71,18 +71,8 @@ static bool put_text(percent *p, value v, char how, const spec *s) {
     bool is_right = how == 's' ? value_str(p->r, &text, v) : value_repr(p->r, &text, v);
     if (!is_right) return strbuf_free(&text), false;
     if (how == 'a') {
-        strbuf plain = {.limit = p->r->memory.limit_bytes};
-        if (!tmpl_spend(p->r, text.bytes / STEP_READS)) return strbuf_free(&text), false;
-        for (size_t i = 0; i < text.bytes;) {
-            uint32_t c = 0;
-            const int length = utf8_decode(text.at + i, text.bytes - i, &c);
-            if (c < 0x80)
-                strbuf_char(&plain, text.at[i]);
-            else
-                strbuf_format(&plain, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
-            i += length ? (size_t)length : 1;
-        }
-        strbuf_free(&text);
+        strbuf plain;
+        if (!tmpl_ascii(p->r, &plain, &text)) return false;
         text = plain;
     }
     if (!tmpl_take_text(p->r, &text, &made)) return false;

@@ -268,3 +268,19 @@ bool value_to_text(tmpl_run *r, value v, value *out) {
     strbuf_free(&text);
     return false;
 }
+
+bool tmpl_ascii(tmpl_run *r, strbuf *out, strbuf *text) {
+    *out = (strbuf){.limit = r->memory.limit_bytes};
+    const bool is_paid = tmpl_spend(r, text->bytes / STEP_READS);
+    for (size_t i = 0; is_paid && i < text->bytes;) {
+        uint32_t c = 0;
+        const int length = utf8_decode(text->at + i, text->bytes - i, &c);
+        if (c < 0x80)
+            strbuf_char(out, text->at[i]);
+        else
+            strbuf_format(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+        i += length ? (size_t)length : 1;
+    }
+    strbuf_free(text);
+    return is_paid;
+}

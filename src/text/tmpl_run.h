@@ -98,6 +98,8 @@ bool value_str(tmpl_run *r, strbuf *out, value v);
 bool value_repr(tmpl_run *r, strbuf *out, value v);
 bool value_to_text(tmpl_run *r, value v, value *out); /* str(v) */
 void tmpl_real_repr(strbuf *out, double x);
+/* As Python's ascii() escapes what repr() made; frees `text`. */
+bool tmpl_ascii(tmpl_run *r, strbuf *out, strbuf *text);
 /* Appends `more` steps' worth of work for the bytes in a buffer; fails if the buffer did. */
 bool tmpl_buffer_ok(tmpl_run *r, const strbuf *b);
 /* ---- tmpl_json.c ---- */
