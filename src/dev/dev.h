@@ -69,6 +69,17 @@ typedef struct norm_args {
     float *out; /* [n_rows][heads * dim]; may be x when rows is NULL */
 } norm_args;
 
+typedef enum activation {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_GELU_TANH,
+    ACT_RELU,
+    ACT_RELU2,      /* max(x, 0)^2 (So et al. 2021) */
+    ACT_QUICK_GELU, /* x sigmoid(1.702 x) */
+    ACT_SIGMOID,
+    ACT_COUNT
+} activation;
+
 enum { DEV_MATMUL_PARTS = 4 };
 
 /* out[row][0 .. w->n_out) (+)= W x[row] + bias. */
@@ -86,6 +97,10 @@ typedef struct matmul_args {
     int64_t x_stride;
     int n_rows, n_parts;
     matmul_part parts[DEV_MATMUL_PARTS];
+    /* Two parts alike, contiguous, that add to nothing: the first's output becomes act(its product) * the second's
+     * product. What the second's output holds afterwards is not said. */
+    bool is_gated;
+    activation act;
 } matmul_args;
 
 typedef enum kv_type { KV_F16, KV_F32 } kv_type;
@@ -175,17 +190,6 @@ typedef struct attend_args {
     const row_span *spans;
     int n_spans;
 } attend_args;
-
-typedef enum activation {
-    ACT_SILU,
-    ACT_GELU,
-    ACT_GELU_TANH,
-    ACT_RELU,
-    ACT_RELU2,      /* max(x, 0)^2 (So et al. 2021) */
-    ACT_QUICK_GELU, /* x sigmoid(1.702 x) */
-    ACT_SIGMOID,
-    ACT_COUNT
-} activation;
 
 /* gate[i] = act(gate[i]) * up[i], without the factor where `up` is NULL. */
 typedef struct gate_args {

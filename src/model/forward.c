@@ -178,14 +178,30 @@ static void run_adapters(forward *f, const plan_op *op, const step_input *in) {
     }
 }
 
+static bool has_adapters(const step_input *in) {
+    for (int i = 0; in->adapters && i < in->n_spans; i++)
+        if (in->adapters[i]) return true;
+    return false;
+}
+
+/* Adapters come before the gate: with them, it is a step of its own. */
 static void run_matmul(forward *f, const plan_op *op, const step_input *in) {
-    matmul_args a = {.x = f->buffers[op->in], .x_stride = op->width, .n_rows = in->n_rows};
+    const bool gates_later = op->is_gated && has_adapters(in);
+    matmul_args a = {.x = f->buffers[op->in],
+                     .x_stride = op->width,
+                     .n_rows = in->n_rows,
+                     .is_gated = op->is_gated && !gates_later,
+                     .act = f->shape->act};
     for (; a.n_parts < op->n_parts; a.n_parts++) {
         const plan_part *p = &op->parts[a.n_parts];
         a.parts[a.n_parts] = (matmul_part){p->w, p->bias, f->buffers[p->out], p->width, p->add};
     }
     f->dev->ops->matmul(f->dev, &a);
     run_adapters(f, op, in);
+    if (!gates_later) return;
+    const plan_part *gate = &op->parts[0], *up = &op->parts[1];
+    const gate_args g = {f->shape->act, f->buffers[gate->out], f->buffers[up->out], in->n_rows, gate->width};
+    f->dev->ops->gate(f->dev, &g);
 }
 
 static void run_heads(forward *f, const plan_op *op, const step_input *in) {

@@ -179,7 +179,8 @@ static void plan_gated(maker *m, plan_buffer in) {
     plan_op *op = add_matmul(m, in, m->shape->hidden);
     add_part(m, op, SLOT_W_GATE, SLOT_B_GATE, BUF_GATE, false);
     add_part(m, op, SLOT_W_UP, SLOT_B_UP, BUF_UP, false);
-    add_act(m, BUF_GATE, true, m->shape->ffn);
+    op->is_gated = m->shape->act_kind != FFN_ACT_XIELU;
+    if (!op->is_gated) add_act(m, BUF_GATE, true, m->shape->ffn);
     add_last(m, BUF_GATE, m->shape->ffn, SLOT_W_DOWN, SLOT_B_DOWN, false);
 }
 

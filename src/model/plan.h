@@ -74,6 +74,7 @@ typedef struct plan_op {
     norm_kind norm;
     float eps, scale;
     float xielu[4]; /* alpha_p, alpha_n, beta, eps */
+    bool is_gated;  /* MATMUL: see matmul_args */
     int n_parts;
     plan_part parts[DEV_MATMUL_PARTS];
 } plan_op;

@@ -4,18 +4,14 @@
  * to 16 rows, packed once per op in pairs of k; their product adds to a tile of 16 columns x 16 rows of sums. An
  * element's sum goes through k in ascending tiles whatever else is in its tile, so one row and many agree bit for
  * bit. Up to 16 rows stream the weights from where they lie; more go through amx_panel.inc, and amx_pack.inc brings
- * the activations into order. The unit flushes subnormals to zero.
- *
- * Tricky: gcc 12's intrinsic for the tile configuration does not tell the compiler that it reads all 64 bytes, so it
- * is inline assembly here. Loads and stores of tiles carry a memory clobber in both compilers. */
+ * the activations into order. The unit flushes subnormals to zero. */
 #include "cpu.h"
-#include <immintrin.h>
+#include "amx_tiles.h"
 #include <string.h>
 
 enum {
-    SIDE = 16,  /* columns and rows of a tile */
-    DEPTH = 32, /* k of a tile */
-    TILE_BYTES = 1024,
+    SIDE = TILE_SIDE,
+    DEPTH = TILE_DEPTH,
     AHEAD = 512, /* bytes that each streamed row is fetched in advance */
     /* More than SIDE rows: see amx_panel.inc. */
     STRIP = 2 * SIDE,        /* columns */
@@ -32,24 +28,13 @@ enum {
     STREAMED_BYTES = 1 << 20, /* of results: they would not stay in the second cache anyhow */
 };
 
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-_Static_assert(sizeof(tile_config) == 64, "as the processor reads it");
-
 /* More rows: tiles 0-5 hold sums, 6 weights, 7 activations. Up to 16: 0 sums, 4 weights, 6 activations of n_rows. */
 static void configure(int n_rows) {
-    tile_config config = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        config.rows[i] = SIDE;
-        config.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? 2 * DEPTH : 4 * n_rows);
-    }
-    __asm__ volatile("ldtilecfg %0" ::"m"(config));
+    tile_config config = tiles_full();
+    for (int i = 0; i < 8; i++)
+        if (i != 4 && i != 5) config.row_bytes[i] = (uint16_t)(4 * n_rows);
+    tiles_configure(&config);
 }
-
-static void release(void) { __asm__ volatile("tilerelease"); }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t tiles_of_k(int64_t n_in) { return (n_in + DEPTH - 1) / DEPTH; }
@@ -90,25 +75,47 @@ static bool streams_out(const cpu_matmul_block *b, const float *out) {
     return !b->add && bytes > STREAMED_BYTES && ((uintptr_t)out | (uintptr_t)b->out_stride * 4) % 64 == 0;
 }
 
-/* Adds bias and residual to a stored tile of sums [16 columns][row_stride] and writes its rows. */
-static void put_tile(const cpu_matmul_block *b, const float *sums, int row_stride, int64_t row, int64_t column) {
+/* A stored tile of sums [16 columns][row_stride] as rows, with the bias. */
+static void turn_tile(__m512 m[SIDE], const cpu_matmul_block *b, const float *sums, int row_stride, int64_t column) {
     const int64_t n_columns = least(SIDE, b->column + b->n_columns - column);
-    const int64_t n_rows = least(row_stride, b->row + b->n_rows - row);
     const __mmask16 lanes = (__mmask16)((1u << n_columns) - 1), rows = (__mmask16)((1u << row_stride) - 1);
-    __m512 m[SIDE];
     for (int i = 0; i < SIDE; i++) m[i] = _mm512_maskz_loadu_ps(rows, sums + i * row_stride);
     transpose(m);
-    const __m512 bias = b->bias ? _mm512_maskz_loadu_ps(lanes, b->bias + column) : _mm512_setzero_ps();
+    if (!b->bias) return;
+    const __m512 bias = _mm512_maskz_loadu_ps(lanes, b->bias + column);
+    for (int i = 0; i < SIDE; i++) m[i] = _mm512_add_ps(m[i], bias);
+}
+
+/* Writes the rows of a tile that there are, or adds them to the residual. */
+static void put_rows(const cpu_matmul_block *b, const __m512 m[SIDE], int most, int64_t row, int64_t column) {
+    const int64_t n_columns = least(SIDE, b->column + b->n_columns - column);
+    const int64_t n_rows = least(most, b->row + b->n_rows - row);
+    const __mmask16 lanes = (__mmask16)((1u << n_columns) - 1);
     const bool streams = n_columns == SIDE && streams_out(b, b->out + column);
     for (int64_t r = 0; r < n_rows; r++) {
         float *out = b->out + (row + r) * b->out_stride + column;
-        __m512 sum = b->bias ? _mm512_add_ps(m[r], bias) : m[r];
-        if (b->add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), sum);
+        const __m512 sum = b->add ? _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), m[r]) : m[r];
         if (streams)
             _mm512_stream_ps(out, sum);
         else
             _mm512_mask_storeu_ps(out, lanes, sum);
     }
+}
+
+static void put_tile(const cpu_matmul_block *b, const float *sums, int row_stride, int64_t row, int64_t column) {
+    __m512 m[SIDE];
+    turn_tile(m, b, sums, row_stride, column);
+    put_rows(b, m, row_stride, row, column);
+}
+
+/* Two tiles of sums, of the gate and of what it is multiplied by. */
+static void put_gated(const cpu_matmul_block *b, const float *sums, const cpu_matmul_block *up, const float *up_sums,
+                      int64_t row, int64_t column) {
+    _Alignas(64) __m512 m[SIDE], n[SIDE];
+    turn_tile(m, b, sums, SIDE, column);
+    turn_tile(n, up, up_sums, SIDE, column);
+    b->gate((float *)m, (const float *)n, TILE_SUMS);
+    put_rows(b, m, SIDE, row, column);
 }
 
 /* ---- up to 16 rows ---- */
@@ -151,7 +158,7 @@ static void run(const cpu_matmul_block *b) {
         for (int64_t c = 0; c < b->n_columns; c += SIDE) stream_columns(b, b->column + c);
     else
         panels(b);
-    release();
+    tiles_release();
 }
 
 static const cpu_matmul_kernel kernel = {
@@ -161,6 +168,7 @@ static const cpu_matmul_kernel kernel = {
     .panel = PANEL,
     .least_panel = LEAST_PANEL,
     .free_rows = MOST_PARKED,
+    .gates = true,
     .packed_bytes = packed_bytes,
     .pack = pack,
     .scratch_bytes = scratch_bytes,

@@ -4,23 +4,7 @@
  * for one of any other numbers, all ones included, at an unchanged clock: a limit taken with zeros is a fifth beyond
  * what weights and activations can reach. */
 #include "cpu_measure.h"
-#include <immintrin.h>
-
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-
-/* Inline assembly with the whole object as operand: gcc 12's intrinsic does not keep the stores before it. */
-static void configure(void) {
-    tile_config config = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        config.rows[i] = 16;
-        config.row_bytes[i] = 64;
-    }
-    __asm__ volatile("ldtilecfg %0" ::"m"(config));
-}
+#include "amx_tiles.h"
 
 /* Small numbers of both signs as BF16; as int8 they are some numbers, too. The tiles overlap but for a row each. */
 static void load_operands(void) {
@@ -37,7 +21,8 @@ static void load_operands(void) {
 }
 
 static void prepare(void) {
-    configure();
+    const tile_config config = tiles_full();
+    tiles_configure(&config);
     load_operands();
     _tile_zero(0);
     _tile_zero(1);
@@ -56,7 +41,7 @@ static float consume(void) {
     all += sums[0];
     _tile_stored(3, sums, 64);
     all += sums[0];
-    __asm__ volatile("tilerelease");
+    tiles_release();
     return all;
 }
 

@@ -25,6 +25,10 @@ typedef struct cpu_matmul_block {
     int64_t out_stride;
     bool add;
     void *scratch; /* of this worker, scratch_bytes of it */
+    /* Gated products: `gate` gets n values of this one's and of up's, and what it makes of them goes to `out`. */
+    const dev_weight *up; /* NULL: not gated */
+    const float *up_bias;
+    void (*gate)(float *gate, const float *up, int n);
 } cpu_matmul_block;
 
 enum { CPU_PACK_ROWS = 16 };
@@ -40,6 +44,7 @@ typedef struct cpu_matmul_kernel {
      * fewer rows again; 0: rows alone. */
     int free_rows;
     int64_t least_panel;
+    bool gates;                                       /* run takes gated blocks of more than stream_rows rows */
     size_t (*packed_bytes)(int n_rows, int64_t n_in); /* SIZE_MAX where it overflows */
     /* Puts rows [begin, end) of x into the order and precision that `run` reads; begin is a multiple of
      * CPU_PACK_ROWS, and so is end unless it is n_rows. */

@@ -34,6 +34,7 @@ typedef struct plan {
     const cpu_device *device;
     const matmul_args *args;
     cut cuts[DEV_MATMUL_PARTS];
+    int n_cuts; /* of which tasks are made: the second of a gated pair goes with the first */
     int64_t n_tasks;
     int n_packs; /* distinct ways to pack */
     struct {
@@ -108,8 +109,8 @@ static void make_cuts(plan *p) {
     const double share = total_bytes(a) / (threads * TASKS_PER_THREAD);
     const int64_t piece = threads > 1 ? clamp((int64_t)share, LEAST_PIECE, MOST_PIECE) : INT64_MAX / 2;
     int64_t panels = 0;
-    for (int i = 0; i < a->n_parts; i++) panels += divide_up(a->parts[i].w->n_out, p->cuts[i].kernel->panel);
-    for (int i = 0; i < a->n_parts; i++) {
+    for (int i = 0; i < p->n_cuts; i++) panels += divide_up(a->parts[i].w->n_out, p->cuts[i].kernel->panel);
+    for (int i = 0; i < p->n_cuts; i++) {
         cut *c = &p->cuts[i];
         if (a->n_rows <= c->kernel->stream_rows)
             cut_stream(c, p, piece);
@@ -170,13 +171,13 @@ static void choose_kernels(plan *p) {
 
 static void matmul_task(void *context, int64_t task, int worker) {
     const plan *p = context;
-    int i = p->args->n_parts - 1;
+    int i = p->n_cuts - 1;
     while (task < p->cuts[i].first) i--;
     const cut *c = &p->cuts[i];
     const int64_t column = (task - c->first) / c->row_cuts * c->n_columns;
     const int row = (int)((task - c->first) % c->row_cuts) * c->n_rows;
     const int64_t columns_left = c->part->w->n_out - column;
-    const cpu_matmul_block block = {
+    cpu_matmul_block block = {
         .w = c->part->w,
         .x = c->packed,
         .n_packed = p->args->n_rows,
@@ -190,7 +191,19 @@ static void matmul_task(void *context, int64_t task, int worker) {
         .add = c->part->add,
         .scratch = cpu_scratch(p->device, worker),
     };
+    if (p->n_cuts < p->args->n_parts) {
+        block.up = p->args->parts[1].w;
+        block.up_bias = p->args->parts[1].bias;
+        block.gate = p->device->row.gate[p->args->act];
+    }
     c->kernel->run(&block);
+}
+
+/* Whether the kernel does the gate itself, while both products are at hand. */
+static bool gates_inside(const plan *p) {
+    const cpu_matmul_kernel *kernel = p->cuts[0].kernel;
+    return p->args->is_gated && kernel == p->cuts[1].kernel && p->n_packs == 1 && kernel->gates &&
+           p->args->n_rows > kernel->stream_rows;
 }
 
 void cpu_matmul(device *d, const matmul_args *a) {
@@ -199,6 +212,8 @@ void cpu_matmul(device *d, const matmul_args *a) {
     assert(a->n_rows <= c->max_rows && a->parts[0].w->n_in <= c->max_in);
     plan p = {.device = c, .args = a};
     choose_kernels(&p);
+    const bool is_inside = gates_inside(&p);
+    p.n_cuts = is_inside ? 1 : a->n_parts;
     make_cuts(&p);
     const int64_t packings = divide_up(a->n_rows, CPU_PACK_ROWS);
     if ((int64_t)a->n_rows * a->parts[0].w->n_in <= PACK_ALONE)
@@ -206,6 +221,8 @@ void cpu_matmul(device *d, const matmul_args *a) {
     else
         pool_run(c->pool, pack_task, &p, packings);
     pool_run(c->pool, matmul_task, &p, p.n_tasks);
+    if (!a->is_gated || is_inside) return;
+    cpu_gate(d, &(gate_args){a->act, a->parts[0].out, a->parts[1].out, a->n_rows, (int)a->parts[0].w->n_out});
 }
 
 /* ---- room ---- */

@@ -2,14 +2,10 @@
  *
  * Weights and activations end where their memory ends and begin at odd addresses, so that the sanitizers see a
  * kernel that reads too far or needs alignment. */
-#include "cpu.h"
+#include "levels.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-#include <cmocka.h>
 
 typedef struct shape {
     int n_in, n_out[DEV_MATMUL_PARTS], n_parts, n_rows;
@@ -91,12 +87,7 @@ static void free_world(world *w) {
 }
 
 static device *open_level(const char *level, int threads, bool exact) {
-    device *d;
-    qp_error err;
-    const dev_options options = {.kind = "cpu", .cpu_level = level, .threads = threads, .exact = exact};
-    assert_int_equal(dev_open(&d, &options, &err), QP_OK);
-    assert_int_equal(d->ops->reserve(d, MOST_ROWS, MOST_IN, &err), QP_OK);
-    return d;
+    return level_open(level, threads, exact, MOST_ROWS, MOST_IN);
 }
 
 /* Rows [row, row + n_rows) of the world's product into w->out. */
@@ -178,14 +169,12 @@ typedef void check_fn(device *d, world *w);
 static void on_all_devices(check_fn *check) {
     device *devices[32];
     int n_devices = 0;
-    for (int i = 0; dev_cpu_level(i); i++) {
-        if (!dev_cpu_level_available(dev_cpu_level(i))) {
+    for (int i = 0; dev_cpu_level(i); i++)
+        if (!dev_cpu_level_available(dev_cpu_level(i)))
             print_message("SKIP: this processor has no %s\n", dev_cpu_level(i));
-            continue;
-        }
+    for (int i = 0; level_name(i); i++)
         for (int variant = 0; variant < 3; variant++)
-            devices[n_devices++] = open_level(dev_cpu_level(i), variant + 1, variant == 1);
-    }
+            devices[n_devices++] = open_level(level_name(i), variant + 1, variant == 1);
     for (int i = 0; i < N_SHAPES * QUANT_PLAIN_COUNT; i += SHAPE_STEP) {
         world w;
         make_world(&w, shapes[i / QUANT_PLAIN_COUNT], (quant_id)(i % QUANT_PLAIN_COUNT));
@@ -225,9 +214,8 @@ static void rows_do_not_know_each_other(void **state) { on_all_devices(check_cut
 
 /* One thread and four. */
 static void threads_change_nothing(void **state) {
-    for (int i = 0; dev_cpu_level(i); i++) {
-        if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
-        device *one = open_level(dev_cpu_level(i), 1, false), *many = open_level(dev_cpu_level(i), 4, false);
+    for (int i = 0; level_name(i); i++) {
+        device *one = open_level(level_name(i), 1, false), *many = open_level(level_name(i), 4, false);
         for (int s = 0; s < N_SHAPES; s += SHAPE_STEP) {
             world a, b;
             make_world(&a, shapes[s], QUANT_BF16);
@@ -274,21 +262,57 @@ static void check_places(device *d, quant_id type) {
 }
 
 static void places_change_nothing(void **state) {
-    for (int i = 0; dev_cpu_level(i); i++) {
-        if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
+    for (int i = 0; level_name(i); i++) {
         for (int threads = 1; threads <= 2; threads++) {
-            device *d = open_level(dev_cpu_level(i), threads, false);
+            device *d = open_level(level_name(i), threads, false);
             for (int type = 0; type < QUANT_PLAIN_COUNT; type++) check_places(d, (quant_id)type);
             dev_close(d);
         }
     }
 }
 
+/* Two products and the gate in one op are the bits of three, for any cut: k in one block and in several, columns and
+ * rows that fill no tile, results that stay in the caches and those that do not. */
+static void check_gated(device *d, quant_id type, shape s) {
+    world w;
+    make_world(&w, s, type);
+    const int n = s.n_out[0];
+    const size_t bytes = (size_t)s.n_rows * (size_t)n * sizeof(float);
+    float *out[4];
+    for (int i = 0; i < 4; i++) assert_non_null(out[i] = mem_big(bytes));
+    matmul_args a = {.x = w.x, .x_stride = x_stride(&w), .n_rows = s.n_rows, .n_parts = 2, .act = ACT_SILU};
+    for (int fused = 0; fused < 2; fused++) {
+        for (int p = 0; p < 2; p++)
+            a.parts[p] = (matmul_part){
+                .w = &w.weights[p], .bias = s.bias ? w.bias[p] : NULL, .out = out[2 * fused + p], .out_stride = n};
+        a.is_gated = fused;
+        d->ops->matmul(d, &a);
+        if (!fused) d->ops->gate(d, &(gate_args){ACT_SILU, out[0], out[1], s.n_rows, n});
+    }
+    if (memcmp(out[0], out[2], bytes)) fail_msg("%s: %d x %d, %d rows, gated", d->level, n, s.n_in, s.n_rows);
+    for (int i = 0; i < 4; i++) mem_big_free(out[i], bytes);
+    free_world(&w);
+}
+
+static void gates_change_nothing(void **state) {
+    static const shape gated[] = {
+        {40, {5, 5}, 2, 1, true, false},        {64, {48, 48}, 2, 17, false, false},
+        {96, {70, 70}, 2, 66, true, false},     {2080, {67, 67}, 2, 70, false, false},
+        {224, {640, 640}, 2, 530, true, false},
+    };
+    for (int i = 0; level_name(i); i++)
+        for (int threads = 1; threads <= 3; threads += 2) {
+            device *d = open_level(level_name(i), threads, false);
+            for (size_t s = 0; s < HARNESS_COUNT(gated); s++) check_gated(d, QUANT_BF16, gated[s]);
+            check_gated(d, QUANT_F32, gated[2]);
+            dev_close(d);
+        }
+}
+
 /* Parts of different formats in one op. */
 static void formats_mix(void **state) {
-    for (int i = 0; dev_cpu_level(i); i++) {
-        if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
-        device *d = open_level(dev_cpu_level(i), 2, false);
+    for (int i = 0; level_name(i); i++) {
+        device *d = open_level(level_name(i), 2, false);
         world w[QUANT_PLAIN_COUNT];
         matmul_args a = {.n_rows = 33, .n_parts = QUANT_PLAIN_COUNT};
         for (int type = 0; type < QUANT_PLAIN_COUNT; type++) {
@@ -335,6 +359,7 @@ int main(void) {
         cmocka_unit_test(rows_do_not_know_each_other),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(places_change_nothing),
+        cmocka_unit_test(gates_change_nothing),
         cmocka_unit_test(formats_mix),
         cmocka_unit_test(self_test_finds_wrong_products),
     };

@@ -1,6 +1,6 @@
 /* cpu_quant_test.c — products with quantised weights: every format on every level of this machine, packed and
  * unpacked, against sums in double over the slow exact unpack; and row by row bit for bit. */
-#include "cpu.h"
+#include "levels.h"
 #include "pack.h"
 #include "quant_samples.h"
 #include <math.h>
@@ -132,12 +132,7 @@ static void check_weight(device *d, world *w, bool packed) {
 }
 
 static device *open_level(const char *level, int threads, bool exact) {
-    device *d;
-    qp_error err;
-    const dev_options options = {.kind = "cpu", .cpu_level = level, .threads = threads, .exact = exact};
-    assert_int_equal(dev_open(&d, &options, &err), QP_OK);
-    assert_int_equal(d->ops->reserve(d, MOST_ROWS, MOST_IN, &err), QP_OK);
-    return d;
+    return level_open(level, threads, exact, MOST_ROWS, MOST_IN);
 }
 
 static void products_are_right(void **state) {
