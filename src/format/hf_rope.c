@@ -14,6 +14,12 @@ static const char *const kind_names[HF_ROPE_KIND_COUNT] = {
 #undef X
 };
 
+/* Other names. M-RoPE turns an image's places by three positions; those of text are equal, which is no M-RoPE. */
+static const struct {
+    const char *name;
+    hf_rope_kind kind;
+} aliases[] = {{"mrope", HF_ROPE_DEFAULT}, {"su", HF_ROPE_LONGROPE}};
+
 const char *hf_rope_kind_name(hf_rope_kind kind) {
     return (unsigned)kind < HF_ROPE_KIND_COUNT ? kind_names[kind] : "?";
 }
@@ -68,6 +74,8 @@ static qp_status read_kind(const json_t *settings, hf_rope_kind *out, const char
     ERR_TRY(json_get_text(settings, "rope_type", &name, where, err));
     for (int i = 0; i < HF_ROPE_KIND_COUNT; i++)
         if (!strcmp(kind_names[i], name)) return *out = (hf_rope_kind)i, QP_OK;
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (!strcmp(aliases[i].name, name)) return *out = aliases[i].kind, QP_OK;
     char shown[48];
     return err_set(err, QP_UNSUPPORTED, 0,
                    "%s: \"rope_type\" is \"%s\", allowed are default, linear, dynamic, yarn, llama3, longrope", where,

@@ -3,6 +3,7 @@
  * Called by model/shape.c and the API. hf_rope.c reads the rotary settings. The tricky thing is where a key is looked
  * for: in text_config first, even if it is null there, then outside. */
 #include "hfconfig.h"
+#include "hf_nested.h"
 #include "gguf_meta.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -35,6 +36,7 @@ qp_status hfconfig_new(hfconfig **out, const char *text, size_t bytes, const cha
     if (status == QP_OK && !json_is_object(c->root))
         status = err_set(err, QP_BAD_FORMAT, 0, "%s: is %s, expected an object", where, json_kind(c->root));
     if (status == QP_OK) status = json_get_object(c->root, "text_config", &c->text, where, err);
+    if (status == QP_OK && c->text) status = hf_nested_fill(c->text, err);
     if (status == QP_OK)
         *out = c;
     else
@@ -122,6 +124,11 @@ qp_status hfconfig_architecture(const hfconfig *c, const char **out, qp_error *e
     if (*out) return QP_OK;
     return err_set(err, QP_BAD_FORMAT, 0, "%s: \"architectures\" begins with %s, expected a string", c->where,
                    json_kind(json_array_get(names, 0)));
+}
+
+const char *hfconfig_text_family(const hfconfig *c) {
+    const char *whole = json_string_value(json_array_get(json_object_get(c->root, "architectures"), 0));
+    return whole && c->text ? hf_nested_family(whole, c->text) : NULL;
 }
 
 qp_status hfconfig_dtype(const hfconfig *c, const char **out, qp_error *err) {

@@ -36,6 +36,8 @@ const char *hfconfig_where(const hfconfig *c);
 
 /* The first name of "architectures"; refuses a config without one. */
 qp_status hfconfig_architecture(const hfconfig *c, const char **out, qp_error *err);
+/* Of a model that also sees or hears: the family of its text part, NULL where it is not known. */
+const char *hfconfig_text_family(const hfconfig *c);
 /* "dtype" or "torch_dtype" ("bfloat16"); NULL where there is neither. */
 qp_status hfconfig_dtype(const hfconfig *c, const char **out, qp_error *err);
 

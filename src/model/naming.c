@@ -10,6 +10,7 @@ static const naming ways[] = {
     {"", ""},
     {"language_model.", ""},             /* transformers 4.x: language_model.model.layers, language_model.lm_head */
     {"model.language_model.", "model."}, /* 5.x: model.language_model.layers, lm_head */
+    {"model.text_model.", "model."},     /* SmolVLM: model.text_model.layers, lm_head */
     {"", "model."},                      /* a base model: layers, embed_tokens */
     {"", "transformer."},                /* GPT-2: h, wte */
 };

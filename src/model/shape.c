@@ -206,10 +206,10 @@ static qp_status read_ropes(model_shape *s, const arch_row *row, const hfconfig 
 /* ---- reading ---- */
 
 static qp_status find_row(const arch_row **row, const hfconfig *c, const char *as, qp_error *err) {
-    const char *name = as;
+    const char *text = as ? NULL : hfconfig_text_family(c), *name = as;
     char shown[64], known[400];
     if (!as) ERR_TRY(hfconfig_architecture(c, &name, err));
-    *row = arch_find(name);
+    *row = arch_find(text ? text : name);
     if (*row) return QP_OK;
     arch_list(known, sizeof known);
     return err_set(err, QP_UNSUPPORTED, 0, "%s: the architecture \"%s\" is not supported, known are %s",

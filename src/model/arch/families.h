@@ -6,7 +6,7 @@
 #include <math.h>
 
 extern const arch_row arch_llama, arch_mistral, arch_ministral, arch_ministral3, arch_arcee, arch_orion, arch_smollm3,
-    arch_seed_oss, arch_ernie, arch_hunyuan, arch_internlm3;                       /* llama.c, llama_like.c */
+    arch_seed_oss, arch_ernie, arch_hunyuan, arch_internlm2, arch_internlm3;       /* llama.c, llama_like.c */
 extern const arch_row arch_qwen2, arch_qwen3, arch_qwen2_moe, arch_qwen3_moe;      /* qwen.c */
 extern const arch_row arch_mixtral;                                                /* mixtral.c */
 extern const arch_row arch_gemma, arch_gemma2, arch_gemma3;                        /* gemma.c */
@@ -23,12 +23,12 @@ extern const arch_row arch_gpt_oss, arch_llama4, arch_exaone4;       /* gpt_oss.
 /* In the order in which they are shown. */
 #define ARCH_ROWS                                                                                                      \
     &arch_llama, &arch_mistral, &arch_ministral, &arch_ministral3, &arch_arcee, &arch_orion, &arch_smollm3,            \
-        &arch_seed_oss, &arch_ernie, &arch_hunyuan, &arch_internlm3, &arch_qwen2, &arch_qwen3, &arch_qwen2_moe,        \
-        &arch_qwen3_moe, &arch_mixtral, &arch_gemma, &arch_gemma2, &arch_gemma3, &arch_phi, &arch_phi3, &arch_cohere,  \
-        &arch_cohere2, &arch_olmo, &arch_olmo2, &arch_olmo3, &arch_olmoe, &arch_gpt_neox, &arch_falcon, &arch_gpt2,    \
-        &arch_stablelm, &arch_starcoder2, &arch_nemotron, &arch_apertus, &arch_granite, &arch_granite_moe,             \
-        &arch_granite_shared, &arch_hyperclova, &arch_minicpm, &arch_deepseek2, &arch_deepseek3, &arch_minicpm3,       \
-        &arch_glm, &arch_glm4, &arch_glm4_moe, &arch_gpt_oss, &arch_llama4, &arch_exaone4
+        &arch_seed_oss, &arch_ernie, &arch_hunyuan, &arch_internlm2, &arch_internlm3, &arch_qwen2, &arch_qwen3,        \
+        &arch_qwen2_moe, &arch_qwen3_moe, &arch_mixtral, &arch_gemma, &arch_gemma2, &arch_gemma3, &arch_phi,           \
+        &arch_phi3, &arch_cohere, &arch_cohere2, &arch_olmo, &arch_olmo2, &arch_olmo3, &arch_olmoe, &arch_gpt_neox,    \
+        &arch_falcon, &arch_gpt2, &arch_stablelm, &arch_starcoder2, &arch_nemotron, &arch_apertus, &arch_granite,      \
+        &arch_granite_moe, &arch_granite_shared, &arch_hyperclova, &arch_minicpm, &arch_deepseek2, &arch_deepseek3,    \
+        &arch_minicpm3, &arch_glm, &arch_glm4, &arch_glm4_moe, &arch_gpt_oss, &arch_llama4, &arch_exaone4
 
 /* ---- keys ---- */
 

@@ -1,5 +1,6 @@
 /* llama_like.c — families that are Llama but for one or two things: SmolLM3 (layers without rotation), Seed-OSS and
- * InternLM 3 (biases), ERNIE 4.5 (rotation of neighbours), Hunyuan (norm of q and k behind the rotation). */
+ * InternLM 2 and 3 (q, k, v woven by group; biases), ERNIE 4.5 (rotation of neighbours), Hunyuan (norm of q and k
+ * behind the rotation). */
 #include "families.h"
 
 /* ---- SmolLM3 ---- */
@@ -103,6 +104,43 @@ const arch_row arch_hunyuan = {
     .rope_theta = 10000,
     .qk_norm = QK_NORM_HEADS_LAST,
     .about = "norm of q and k behind the rotation, dynamic rope by `alpha`",
+};
+
+/* ---- InternLM 2 ---- */
+
+static const config_key internlm2_keys[] = {
+    ARCH_LLAMA_KEYS, ARCH_KV_HEADS(0), ARCH_HEAD_DIM(0), ARCH_CONTEXT(2048), ARCH_QKVO_BIAS("bias", true),
+    {.key = NULL},
+};
+
+#define WQKV(slot, dim, part)                                                                                          \
+    {SLOT_W##slot, ARCH_LAYER("attention.wqkv.weight"), dim, DIM_HIDDEN, NEED_ALWAYS, part, 0}, {                      \
+        SLOT_B##slot, ARCH_LAYER("attention.wqkv.bias"), dim, DIM_NONE, NEED_QKV_BIAS, part, 0                         \
+    }
+
+static const slot_row internlm2_slots[] = {
+    {SLOT_EMBED, "model.tok_embeddings.weight", DIM_VOCAB, DIM_HIDDEN, NEED_ALWAYS, PART_ALL, 0},
+    {SLOT_HEAD, "output.weight", DIM_VOCAB, DIM_HIDDEN, NEED_UNTIED, PART_ALL, 0},
+    ARCH_VECTOR(SLOT_FINAL_NORM, "model.norm.weight", NEED_ALWAYS),
+    ARCH_VECTOR(SLOT_ATTN_NORM, ARCH_LAYER("attention_norm.weight"), NEED_ALWAYS),
+    ARCH_VECTOR(SLOT_FFN_NORM, ARCH_LAYER("ffn_norm.weight"), NEED_ALWAYS),
+    WQKV(Q, DIM_Q, PART_GROUP_Q),
+    WQKV(K, DIM_KV, PART_GROUP_K),
+    WQKV(V, DIM_KV, PART_GROUP_V),
+    {SLOT_WO, ARCH_LAYER("attention.wo.weight"), DIM_HIDDEN, DIM_Q, NEED_ALWAYS, PART_ALL, 0},
+    {SLOT_BO, ARCH_LAYER("attention.wo.bias"), DIM_HIDDEN, DIM_NONE, NEED_O_BIAS, PART_ALL, 0},
+    {SLOT_W_GATE, ARCH_LAYER("feed_forward.w1.weight"), DIM_FFN, DIM_HIDDEN, NEED_ALWAYS, PART_ALL, 0},
+    {SLOT_W_UP, ARCH_LAYER("feed_forward.w3.weight"), DIM_FFN, DIM_HIDDEN, NEED_ALWAYS, PART_ALL, 0},
+    {SLOT_W_DOWN, ARCH_LAYER("feed_forward.w2.weight"), DIM_HIDDEN, DIM_FFN, NEED_ALWAYS, PART_ALL, 0},
+    {.pattern = NULL},
+};
+
+const arch_row arch_internlm2 = {
+    .hf_name = "InternLM2ForCausalLM",
+    .keys = internlm2_keys,
+    .slots = internlm2_slots,
+    .rope_theta = 10000,
+    .about = "q, k, v woven by group, names of its own",
 };
 
 /* ---- InternLM 3 ---- */
