@@ -391,6 +391,7 @@ typedef struct qp_generator_stats {
     double total_step_s, total_model_s;
     double rate_prompt, rate_new; /* tokens per second, over about the last 10 s */
     double idle_s;                /* since the last step ended; 0 while one runs */
+    bool has_device_failed;       /* a step failed, and not for want of memory: no later one is to be trusted */
 } qp_generator_stats;
 
 QP_API void qp_generator_get_stats(const qp_generator *generator, qp_generator_stats *stats);

@@ -56,6 +56,7 @@ class GeneratorStats:
     rate_prompt: float
     rate_new: float
     idle_s: float
+    has_device_failed: bool
 
 
 class _Handle:

@@ -156,7 +156,8 @@ static qp_status run(server *sv, const load_order *order, qp_error *err) {
     while (!is_over && loader_is_running(sv, &share)) is_over = wait_signal(0.05);
     if (!is_over && has_model) ERR_TRY(loader_wait(sv->loader, err));
     if (!is_over) slog_say(sv->log, QP_LOG_INFO, "ready");
-    while (!is_over) is_over = wait_signal(3600);
+    while (!is_over && !server_is_lost(sv)) is_over = wait_signal(0.5);
+    if (!is_over) return err_set(err, QP_INTERNAL, 0, "the device has failed");
     end_in_order(sv);
     slog_say(sv->log, QP_LOG_INFO, "ended");
     return QP_OK;

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { MOST_TAKEN_BACK = 10000, ROUND = 32 /* tokens that are told together */ };
+enum { MOST_TAKEN_BACK = 10000, ROUND = 128 /* tokens that are told together */ };
 
 /* ---- showing ---- */
 

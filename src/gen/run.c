@@ -47,7 +47,10 @@ bool engine_run(engine *e) {
     const qp_status status = compute(e, &why);
     s->model_s = clock_now() - begin;
     pace_observe(&e->pace, s->n_decode_rows, s->prompt_units, s->model_s);
-    if (status != QP_OK) return fail_all(e, status, &why), false;
+    if (status != QP_OK) {
+        e->counts.has_device_failed |= status != QP_NO_MEMORY;
+        return fail_all(e, status, &why), false;
+    }
     for (int i = 0; i < s->n_parts; i++) {
         lane *l = &s->parts[i].job->lanes[s->parts[i].lane];
         if (!s->parts[i].lane && s->parts[i].job->score.n_rows)

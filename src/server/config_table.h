@@ -28,8 +28,10 @@
       "of one client address; 0: no limit")                                                                            \
     X(NETWORK, max_body_bytes, "max-body-bytes", 0, INT, 1024, CONFIG_MANY, NULL, "33554432", "N",                     \
       "largest request body")                                                                                          \
-    X(NETWORK, max_header_bytes, "max-header-bytes", 0, INT, 4096, 1048576, NULL, "16384", "N",                        \
-      "largest header section, with 64 bytes for each header; each connection keeps so much memory")                   \
+    X(NETWORK, max_header_bytes, "max-header-bytes", 0, INT, 4096, 1048576, NULL, "32768", "N",                        \
+      "largest header section, with 64 bytes for each header; each used connection keeps so much memory")              \
+    X(NETWORK, keep_alive_connections, "keep-alive-connections", 0, INT, 0, 1000000, NULL, "3500", "N",                \
+      "while more are open, each connection ends with its answer")                                                     \
     X(NETWORK, header_timeout, "header-timeout", 0, REAL, 0.05, 3600, NULL, "10", "S",                                 \
       "seconds for a header section to arrive")                                                                        \
     X(NETWORK, body_timeout, "body-timeout", 0, REAL, 0.05, 3600, NULL, "30", "S",                                     \
@@ -139,7 +141,9 @@
     X(QUEUE, drain_timeout, "drain-timeout", 0, REAL, 0, 86400, NULL, "30", "S",                                       \
       "seconds that running jobs get when the server is told to end")                                                  \
     X(QUEUE, stall_timeout, "stall-timeout", 0, REAL, 0.05, 86400, NULL, "30", "S",                                    \
-      "seconds without a step, with work to do, after which the server is not healthy")
+      "seconds without a step, with work to do, after which the server is not healthy")                                \
+    X(QUEUE, fatal_grace, "fatal-grace", 0, REAL, 0, 3600, NULL, "5", "S",                                             \
+      "seconds between a device that fails for good and the end of the process, with status 1")
 /* clang-format on */
 
 #endif

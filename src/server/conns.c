@@ -21,8 +21,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double TICK = 0.2;        /* seconds */
-static const double LOOK_PERIOD = 0.5; /* between two looks at an answer under way, at most: a system call each */
+static const double TICK = 0.2;      /* seconds */
+static const double LOOK_PERIOD = 1; /* between two looks at an answer under way, at most: a system call each */
 
 typedef enum conn_state { CONN_FREE, CONN_IDLE, CONN_HEADER, CONN_BODY, CONN_BUSY } conn_state;
 
@@ -49,7 +49,7 @@ struct conns {
     uint32_t *free_places;
     double header_timeout, body_timeout, idle_timeout, stall_timeout, ping_interval, look_period;
     bool ignores_half_close;
-    size_t most;
+    size_t most, most_kept;
     conns_counts counts;
     void (*tick)(void *user, double now);
     void *user;
@@ -119,12 +119,15 @@ void conns_close(conns *all, conn *c) {
 
 const char *conns_peer(const conn *c) { return c->peer; }
 
-bool conns_is_too_many(conns *all, const conn *c) {
+static bool has_more(conns *all, size_t most) {
     pthread_mutex_lock(&all->lock);
-    const bool is = all->counts.open > all->most;
+    const bool is = all->counts.open > most;
     pthread_mutex_unlock(&all->lock);
     return is;
 }
+
+bool conns_is_too_many(conns *all) { return has_more(all, all->most); }
+bool conns_is_crowded(conns *all) { return has_more(all, all->most_kept); }
 
 void conns_get_counts(conns *all, conns_counts *counts) {
     pthread_mutex_lock(&all->lock);
@@ -377,6 +380,7 @@ qp_status conns_new(conns **out, const config *c, void (*tick)(void *user, doubl
     all->look_period = is_hasty ? all->ping_interval / 2 : LOOK_PERIOD;
     all->ignores_half_close = !strcmp(c->half_close, "ignore");
     all->most = (size_t)c->max_connections;
+    all->most_kept = (size_t)c->keep_alive_connections;
     all->tick = tick;
     all->user = user;
     const qp_status status = start(all, err);

@@ -26,8 +26,9 @@ void conns_get_counts(conns *all, conns_counts *counts);
 conn *conns_open(conns *all, int descriptor, const char *peer);
 void conns_close(conns *all, conn *c);
 const char *conns_peer(const conn *c);
-/* Is this connection beyond the limit, so that it must be answered 503? */
-bool conns_is_too_many(conns *all, const conn *c);
+/* Are so many open that the newest must be answered 503, or that none is kept after its answer? */
+bool conns_is_too_many(conns *all);
+bool conns_is_crowded(conns *all);
 /* A request line has been read; the body will come; bytes of it came; all is here; the answer is out. */
 void conns_begin(conns *all, conn *c, exchange *x);
 void conns_wait_body(conns *all, conn *c);

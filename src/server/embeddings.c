@@ -140,6 +140,8 @@ static void end_badly(embedding *e, const qp_event *event) {
         return fail(e, FAULT_DRAINING, "the server is about to end");
     case CAUSE_UNLOAD:
         return fail(e, FAULT_LOADING, "the model was unloaded");
+    case CAUSE_LOST:
+        return fail(e, FAULT_ENGINE, "the device has failed");
     default:
         return fail(e, FAULT_BAD_REQUEST, "the request was cancelled");
     }

@@ -102,16 +102,27 @@ void http_reply(http_request *r, int status, const char *content_type, char *bod
     if (!is_first) mem_free(body);
 }
 
+/* With the lock. */
+static void begin_stream(exchange *x, const char *ping) {
+    if (x->state > EXCHANGE_HANDLING) return;
+    x->status = 200;
+    x->ping = ping ? ping : ": ping\n\n";
+    x->last_sent = clock_now();
+    x->state = EXCHANGE_STREAMING;
+    wake_network(x);
+}
+
 void http_stream_begin(http_request *r, const char *ping) {
     exchange *x = exchange_of(r);
     pthread_mutex_lock(&x->lock);
-    if (x->state <= EXCHANGE_HANDLING) {
-        x->status = 200;
-        x->ping = ping ? ping : ": ping\n\n";
-        x->last_sent = clock_now();
-        x->state = EXCHANGE_STREAMING;
-        wake_network(x);
-    }
+    begin_stream(x, ping);
+    pthread_mutex_unlock(&x->lock);
+}
+
+void http_stream_late(http_request *r) {
+    exchange *x = exchange_of(r);
+    pthread_mutex_lock(&x->lock);
+    x->begins_late = true;
     pthread_mutex_unlock(&x->lock);
 }
 
@@ -280,6 +291,7 @@ int64_t exchange_take(exchange *x, char *out, size_t capacity, void (*suspend)(v
 
 void exchange_handle(exchange *x) {
     pthread_mutex_lock(&x->lock);
+    x->begins_late = false;
     x->n_handlers++;
     pthread_mutex_unlock(&x->lock);
 }
@@ -321,6 +333,10 @@ void exchange_complete(exchange *x, bool is_closed) {
 
 bool exchange_ping(exchange *x, double now, double interval) {
     pthread_mutex_lock(&x->lock);
+    if (x->begins_late && x->state == EXCHANGE_HANDLING && !x->is_closed && now - x->public.arrived >= interval) {
+        begin_stream(x, NULL);
+        x->last_sent = now - interval; /* so that the first ping goes out at once */
+    }
     const bool is_due = x->state == EXCHANGE_STREAMING && !x->is_closed && !x->is_broken && !x->queue.first &&
                         now - x->last_sent >= interval;
     if (is_due) {

@@ -53,6 +53,7 @@ struct exchange {
     bool is_in_stream;               /* suspended between two events */
     int n_handlers;                  /* its handler runs: the connection sleeps on, so that headers can be read */
     bool is_wake_due;                /* ... and is woken when it has returned */
+    bool begins_late;                /* as a stream, when the answer is not there after a ping interval */
     bool is_closed;                  /* the client has gone */
     bool is_broken;                  /* memory ran out under a stream */
     bool wants_room;
@@ -87,7 +88,7 @@ void exchange_handled(exchange *x);
 void exchange_close(exchange *x);
 /* The network thread lets go; is_closed if the answer did not get out whole. */
 void exchange_complete(exchange *x, bool is_closed);
-/* Sends a ping if nothing was sent for `interval` seconds; true if it did. */
+/* Sends a ping if nothing was sent for `interval` seconds, or begins a late stream; true if it did. */
 bool exchange_ping(exchange *x, double now, double interval);
 /* Tries to go on with an event that was cut. */
 void exchange_flush(exchange *x);

@@ -64,6 +64,7 @@ generation *generate_open(http_request *r, generate_translator *translate) {
     g->request = http_hold(r);
     if (!prepare_body(g, translate, &why)) return generate_refuse(g, &why), NULL;
     const json_t *name = json_object_get(g->body, "model");
+    r->wants_stream = json_is_true(json_object_get(g->body, "stream"));
     g->model = models_for_request(r, json_string_value(name));
     if (!g->model) return generate_free(g), NULL;
     return g;
@@ -253,6 +254,8 @@ static bool end_badly(generation *g, const qp_event *event, const qp_error *fail
     if (failure) return fail(g, FAULT_ENGINE, failure->text), true;
     if (event->finish == QP_FINISH_CANCELLED && cause == CAUSE_UNLOAD)
         return fail(g, FAULT_LOADING, "the model was unloaded"), true;
+    if (event->finish == QP_FINISH_CANCELLED && cause == CAUSE_LOST)
+        return fail(g, FAULT_ENGINE, "the device has failed"), true;
     if (event->finish == QP_FINISH_CANCELLED && cause == CAUSE_DRAIN && is_silent)
         return fail(g, FAULT_DRAINING, "the server is about to end"), true;
     if (event->finish != QP_FINISH_TIMEOUT || event->stats.new_tokens) return false;

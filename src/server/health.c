@@ -30,6 +30,7 @@ struct health {
     size_t n_issues, next;
     uint64_t steps, work; /* at the last change */
     double t_change;      /* clock_now() */
+    double t_lost;        /* of the first look at a device that has failed; 0: none */
     bool is_stalled;
 };
 
@@ -70,6 +71,7 @@ bool health_look(health *h, const qp_generator_stats *s, size_t n_jobs, double n
     h->steps = steps;
     const bool is_stalled = has_work && now - h->t_change > h->stall_timeout, has_changed = is_stalled != h->is_stalled;
     h->is_stalled = is_stalled;
+    if (s && s->has_device_failed && h->t_lost <= 0) h->t_lost = now;
     pthread_mutex_unlock(&h->lock);
     return has_changed;
 }
@@ -79,6 +81,13 @@ bool health_is_stalled(health *h) {
     const bool is = h->is_stalled;
     pthread_mutex_unlock(&h->lock);
     return is;
+}
+
+double health_lost_for(health *h, double now) {
+    pthread_mutex_lock(&h->lock);
+    const double seconds = h->t_lost > 0 ? now - h->t_lost : -1;
+    pthread_mutex_unlock(&h->lock);
+    return seconds;
 }
 
 static void add_issue(json_t *list, double when, const char *text) {
@@ -110,6 +119,8 @@ bool health_is_ready(struct server *s, json_t **issues) {
         snprintf(text, sizeof text, "Loading model, %.0f %%", share * 100);
     else if (!m)
         snprintf(text, sizeof text, "No model is loaded");
+    else if (health_lost_for(s->health, clock_now()) >= 0)
+        snprintf(text, sizeof text, "The device has failed; the server is about to end");
     else if (health_is_stalled(s->health))
         snprintf(text, sizeof text, "The engine has work and has made no step for %.1f s", s->config->stall_timeout);
     models_drop(m);

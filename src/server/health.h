@@ -18,6 +18,8 @@ void health_note(health *h, const char *format, ...) __attribute__((format(print
  * stall_timeout it is stalled. True when that has just changed. */
 bool health_look(health *h, const qp_generator_stats *stats, size_t n_jobs, double now);
 bool health_is_stalled(health *h);
+/* Seconds since a look found that the engine's device has failed, which does not heal; < 0: it has not. */
+double health_lost_for(health *h, double now);
 /* May work be sent here? *issues: a new array of {time, description}, those that hold now first; may be NULL. */
 bool health_is_ready(struct server *s, json_t **issues);
 /* Seconds for Retry-After: 1 to 60, from what waits. */

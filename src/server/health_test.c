@@ -27,6 +27,26 @@ static void test_stall(void **state) {
     health_free(h);
 }
 
+/* What the engine says of its device is for good: that no more work comes does not heal it. */
+static void test_loss(void **state) {
+    health *h;
+    config c = {.stall_timeout = 30, .fatal_grace = 5};
+    qp_generator_stats stats = {.steps = 5};
+    assert_int_equal(health_new(&h, 30, NULL), QP_OK);
+    server s = {.config = &c, .health = h};
+    health_look(h, &stats, 1, 1000);
+    assert_true(health_lost_for(h, 1000) < 0);
+    assert_false(server_is_lost(&s));
+    stats.has_device_failed = true;
+    assert_false(health_look(h, &stats, 1, 1001));
+    stats.has_device_failed = false;
+    stats.steps++;
+    health_look(h, &stats, 0, 1003);
+    health_look(h, NULL, 0, 1004);
+    assert_true(health_lost_for(h, 1004) == 3);
+    health_free(h);
+}
+
 /* Work that begins after a long rest has its whole time. */
 static void test_after_a_rest(void **state) {
     health *h;
@@ -64,6 +84,7 @@ static void test_issues(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stall),
+        cmocka_unit_test(test_loss),
         cmocka_unit_test(test_after_a_rest),
         cmocka_unit_test(test_issues),
     };

@@ -261,14 +261,14 @@ static bool check_frame(transport *t, exchange *x, const guard *g, const char *v
         reply_error(r, FAULT_BAD_REQUEST, NULL, "malformed request: %s", fault);
     else if (is_long)
         reply_error(r, FAULT_URI_TOO_LONG, NULL, "the request line is over %d bytes", LONGEST_REQUEST_LINE);
-    else if (!c || conns_is_too_many(t->conns, c))
+    else if (!c || conns_is_too_many(t->conns))
         reply_error(r, FAULT_OVERLOADED, NULL, "all %lld connections are taken",
                     (long long)t->server->config->max_connections);
     else if (g->n_lengths && g->length > most)
         reply_error(r, FAULT_TOO_LARGE, NULL, "the body is %llu bytes, the limit is %llu",
                     (unsigned long long)g->length, (unsigned long long)most);
     else
-        return x->must_close = false, true;
+        return x->must_close = conns_is_crowded(t->conns), true;
     return false;
 }
 

@@ -27,6 +27,7 @@ typedef enum access_level { ACCESS_NONE, ACCESS_API, ACCESS_ADMIN } access_level
     X(STALL, "stall")                                                                                                  \
     X(DRAIN, "drain")                                                                                                  \
     X(UNLOAD, "unload")                                                                                                \
+    X(LOST, "lost")                                                                                                    \
     X(STOP, "stop")
 typedef enum http_cause {
 #define X(name, text) CAUSE_##name,
@@ -65,6 +66,7 @@ typedef struct http_request {
     char peer[64];
     double arrived; /* clock_now() when the request line had been read */
     http_figures figures;
+    bool wants_stream; /* generate.c: its body asks for a stream */
 } http_request;
 
 /* Only inside the handler, before the answer: NULL where absent. Borrowed. */
@@ -84,6 +86,8 @@ void http_reply(http_request *r, int status, const char *content_type, char *bod
 /* Status 200 and the headers of an event stream go out at once. `ping` is sent when nothing else was for the ping
  * interval (a constant text with its blank line; NULL: ": ping\n\n"). */
 void http_stream_begin(http_request *r, const char *ping);
+/* The same when nothing has been answered after one ping interval, unless its handler has run again by then. */
+void http_stream_late(http_request *r);
 /* One event, complete with its blank line: one chunk, one write. Copied. */
 void http_stream_send(http_request *r, const char *event, size_t bytes);
 void http_stream_end(http_request *r);

@@ -91,6 +91,7 @@ static bool load_inline(http_request *r, const model_slot *m, const char *name) 
     load_order order = {.is_first = false};
     qp_error err = {0};
     if (!s->config->inline_model_loading) return false;
+    if (r->wants_stream) http_stream_late(r); /* a sign of life while it waits */
     if (!m && loader_park(s->loader, r)) return true;
     if (!name || load_settings_find(&order, s->config, name, &err) != QP_OK) return false;
     if (r->access != ACCESS_ADMIN && !s->config->inline_loading_for_all)

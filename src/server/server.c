@@ -73,9 +73,17 @@ static void count_job(void *user, const pump_job_view *view) {
     *(size_t *)user += view->progress.state != QP_JOB_ENDED;
 }
 
+/* Those whose step failed have been told by the engine; nobody shall wait for the rest. */
+static void note_loss(server *s) {
+    slog_say(s->log, QP_LOG_ERROR, "the device has failed; ending in %.1f s", s->config->fatal_grace);
+    health_note(s->health, "The device has failed");
+    pump_cancel(s->pump, NULL, CAUSE_LOST);
+}
+
 static void look_at_engine(server *s, double now) {
     qp_generator_stats stats;
     size_t n_jobs = 0;
+    const bool was_lost = health_lost_for(s->health, now) >= 0;
     pump_each(s->pump, count_job, &n_jobs);
     model_slot *m = models_take(s);
     if (m) qp_generator_get_stats(m->generator, &stats);
@@ -89,6 +97,7 @@ static void look_at_engine(server *s, double now) {
                             : "the engine makes steps again (limit %.1f s)",
                  s->config->stall_timeout);
     }
+    if (!was_lost && health_lost_for(s->health, now) >= 0) note_loss(s);
     if (now < s->next_summary) return;
     s->next_summary = now + SUMMARY_PERIOD;
     if (m && n_jobs) log_summary(s, &stats);
@@ -113,6 +122,8 @@ void server_drain(server *s) {
              s->config->drain_timeout);
     pump_cancel_waiting(s->pump, CAUSE_DRAIN);
 }
+
+bool server_is_lost(server *s) { return health_lost_for(s->health, clock_now()) > s->config->fatal_grace; }
 
 bool server_is_idle(server *s) { return !pump_count(s->pump) && !(s->transport && transport_is_busy(s->transport)); }
 

@@ -45,6 +45,8 @@ qp_status server_listen(server *s, int *port, qp_error *err);
 
 /* Refuses new work; running jobs go on. */
 void server_drain(server *s);
+/* Has the device failed fatal_grace seconds ago, so that only a new process can help? */
+bool server_is_lost(server *s);
 /* Is every request answered? */
 bool server_is_idle(server *s);
 /* Ends what still runs, as if its limit had come; its last events then go out. */

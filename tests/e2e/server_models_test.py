@@ -270,6 +270,26 @@ class Inline(Case):
             loading.join()
         self.assertEqual(server.end(), 0)
 
+    def test_a_stream_that_waits_hears_pings(self):
+        """... and then its answer; what goes wrong is its last event."""
+        server = self.serve("--inline-model-loading", "--sse-ping-interval", "0.3")
+        with server.open_stream(prompt=PROMPT, max_tokens=1500, ignore_eos=True, stream=True, temperature=1.5, seed=1):
+            wait_until(lambda: server.metric("requests_running") == 1)
+            loading = threading.Thread(target=lambda: server.post("/v1/model/load", {"model_name": "twin"}, ADMIN))
+            loading.start()
+            wait_until(lambda: server.get("/health")[0] == 503)
+            with server.open_stream(prompt=PROMPT, max_tokens=3, stream=True) as s:
+                data = b""
+                while data.count(b": ping\n\n") < 2:
+                    data += s.recv(4096)
+                self.assertTrue(data.startswith(b"HTTP/1.1 200"))
+                self.assertNotIn(b"data: ", data, "the old model still answers another request")
+                while b"[DONE]\n\n" not in data:
+                    data += s.recv(4096)
+            loading.join()
+        self.assertIn(b'"model":"twin"', data)
+        self.assertEqual(server.end(), 0)
+
     def test_switched_off(self):
         server = self.serve()
         self.assertEqual(self.complete(server, model="twin")["model"], "demo")
