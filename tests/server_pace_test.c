@@ -5,27 +5,17 @@
  * and the watch of quipu.h (--wrap in CMakeLists.txt). The made-up engine tells all its jobs at once every 20 ms, as a
  * real one does after a step, which is harder than to tell them one by one. The text of a token is the time at which it
  * was told, so the client knows how old what it reads is. */
-#include "harness.h"
+#include "server_here.h"
 #include "quipu.h"
 #include "base/bell.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "server/config.h"
-#include "server/loader.h"
-#include "server/server.h"
-#include "server/slog.h"
-#include <arpa/inet.h>
 #include <dirent.h>
-#include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum { STREAMS = 256, TOKENS = 100, TRIES = 6, STAMP_DIGITS = 16 };
+enum { STREAMS = 256, TOKENS = 100, TRIES = 15, STAMP_DIGITS = 16 };
 static const double STEP = 0.02, MOST_DELIVERY = 0.015; /* seconds */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -194,15 +184,6 @@ typedef struct reading {
     } clients[STREAMS];
 } reading;
 
-static int connect_to(int port) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
-    return fd;
-}
-
 static void ask(int fd) {
     static const char body[] = "{\"prompt\":\"Once upon a time\",\"max_tokens\":100,\"stream\":true,"
                                "\"loop_detect_window\":0}";
@@ -242,11 +223,11 @@ static void read_one(reading *r, int i) {
     read_events(r, &r->clients[i].tail);
 }
 
-static void read_all(reading *r, int port) {
+static void read_all(reading *r, const server_here *h) {
     const int set = epoll_create1(EPOLL_CLOEXEC);
     for (int i = 0; i < STREAMS; i++) {
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
-        r->clients[i].descriptor = connect_to(port);
+        r->clients[i].descriptor = server_here_connect(h);
         ask(r->clients[i].descriptor);
         assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, r->clients[i].descriptor, &e), 0);
     }
@@ -303,13 +284,13 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* Seconds that one in a hundred tokens was older than when it was read. */
-static double try_once(int port, reading *r) {
+static double try_once(const server_here *h, reading *r) {
     *r = (reading){.n_done = 0};
     bell_lock(&engine.bell);
     engine.n_wanted = STREAMS;
     bell_unlock(&engine.bell);
     const double before = own_seconds();
-    read_all(r, port);
+    read_all(r, h);
     assert_int_equal(r->n_ages, STREAMS * TOKENS); /* none is lost */
     const double cost = (own_seconds() - before) / (double)r->n_ages;
     qsort(r->ages, r->n_ages, sizeof *r->ages, by_value);
@@ -320,43 +301,24 @@ static double try_once(int port, reading *r) {
     return p99;
 }
 
-static void set(config *c, const char *key, const char *text) {
-    for (int i = 0; i < CONFIG_COUNT; i++)
-        if (!strcmp(config_rows[i].key, key)) assert_int_equal(config_set(c, &config_rows[i], text, "test", NULL), 0);
-}
-
 static void test_pace(void **state) {
-    config c;
-    slog *log;
-    server *s;
+    server_here h;
     pthread_t steps;
-    int port = 0;
-    load_order order = {.is_first = true, .path = QUIPU_SOURCE "/models/demo", .id = "demo"};
     reading *r = MEM_NEW(reading);
     assert_non_null(r);
     assert_int_equal(bell_open(&engine.bell, NULL), QP_OK);
-    assert_int_equal(config_new(&c, NULL), QP_OK);
-    set(&c, "port", "0");
-    set(&c, "disable_auth", "true");
-    set(&c, "cache_size", "4096");
-    assert_int_equal(slog_new(&log, STDERR_FILENO, SLOG_TEXT, QP_LOG_ERROR, NULL), QP_OK);
-    assert_int_equal(server_new(&s, &c, log, NULL), QP_OK);
-    assert_int_equal(server_listen(s, &port, NULL), QP_OK);
-    assert_int_equal(loader_start(s->loader, &order, NULL, NULL), QP_OK);
-    assert_int_equal(loader_wait(s->loader, NULL), QP_OK);
+    server_here_open(&h, true);
     assert_int_equal(pthread_create(&steps, NULL, make_steps, NULL), 0);
     double best = 1;
     for (int i = 0; i < (is_timed ? TRIES : 1) && best > MOST_DELIVERY; i++) {
-        const double p99 = try_once(port, r);
+        const double p99 = try_once(&h, r);
         best = p99 < best ? p99 : best;
     }
     bell_lock(&engine.bell);
     engine.is_ending = true;
     bell_unlock(&engine.bell);
     pthread_join(steps, NULL);
-    server_free(s);
-    slog_free(log);
-    config_free(&c);
+    server_here_close(&h);
     bell_close(&engine.bell);
     mem_free(r);
     if (is_timed) assert_true(best <= MOST_DELIVERY);

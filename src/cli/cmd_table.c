@@ -122,7 +122,7 @@ const command_row command_rows[] = {
      NULL,
      "version, build and libraries",
      "",
-     {"quipu version", "quipu version --json"},
+     {"quipu version", "quipu version --licences"},
      cmd_version},
     {"help",
      FOR_HELP,

@@ -86,6 +86,7 @@ typedef struct options {
     option_serve serve;
     const char *config;
     bool check_config, print_config, example_config;
+    bool licences;
     bool json, quiet, verbose, help;
     const char *color;
     const char *word; /* the argument that is no option: `bench compute`, `help generate`; NULL if there is none */

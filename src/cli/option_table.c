@@ -221,6 +221,7 @@ const option_row option_rows[] = {
     FLAG("example-config", 0, example_config, GROUP_SERVER, FOR_SERVE, "print a commented quipu.yml, and end"),
     CONFIG_ROWS(SERVE)
 
+    FLAG("licences", 0, licences, GROUP_GENERAL, FOR_VERSION, "the libraries of others inside, with their terms"),
     FLAG("json", 0, json, GROUP_GENERAL, ANSWERING, "answer in JSON"),
     FLAG("quiet", 'q', quiet, GROUP_GENERAL, ALL, "only errors on standard error"),
     FLAG("verbose", 'v', verbose, GROUP_GENERAL, ALL, "say more on standard error"),

@@ -7,6 +7,7 @@ import array
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -123,6 +124,18 @@ class Usage(Base):
         self.assertRegex(self.good("version").split("\n")[0], r"^quipu \d+\.\d+\.\d+$")
         self.assertEqual(self.good("version"), self.good("--version"))
         self.assertEqual(set(json.loads(self.good("version", "--json"))), {"version", "build"})
+
+    def test_licences(self):
+        """Every library that the build asks for is named, and the terms of those inside are there in full."""
+        text = self.good("version", "--licences")
+        with open("CMakeLists.txt", encoding="utf-8") as file:
+            wanted = re.findall(r"^(?:quipu_external\(|pkg_check_modules\()(\w+)", file.read(), re.M)
+        self.assertGreater(len(wanted), 6)
+        for name in set(wanted) - {"CMOCKA", "package"}:  # only tests have that
+            self.assertRegex(text.lower(), r"(?m)^(lib)?%s " % re.escape(name.lower()))
+        for name in ("jansson", "PCRE2", "libedit", "markdown-it", "DOMPurify"):
+            self.assertIn("\n---- %s ----\n" % name, text)
+        self.assertGreater(text.count("WITHOUT WARRANTY") + text.count("WARRANTIES"), 5)
 
     def test_full_disk(self):
         if not os.path.exists("/dev/full"):

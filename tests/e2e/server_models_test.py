@@ -272,8 +272,9 @@ class Inline(Case):
 
     def test_a_stream_that_waits_hears_pings(self):
         """... and then its answer; what goes wrong is its last event."""
-        server = self.serve("--inline-model-loading", "--sse-ping-interval", "0.3")
-        with server.open_stream(prompt=PROMPT, max_tokens=1500, ignore_eos=True, stream=True, temperature=1.5, seed=1):
+        server = self.serve("--inline-model-loading", "--sse-ping-interval", "0.2")
+        with server.open_stream(prompt=PROMPT, max_tokens=1200, ignore_eos=True, stream=True,
+                                loop_detect_window=0):
             wait_until(lambda: server.metric("requests_running") == 1)
             loading = threading.Thread(target=lambda: server.post("/v1/model/load", {"model_name": "twin"}, ADMIN))
             loading.start()
