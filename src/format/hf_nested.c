@@ -38,9 +38,6 @@ static const struct {
     {"phi3", "Phi3ForCausalLM",
      "{\"hidden_size\":3072,\"intermediate_size\":8192,\"num_hidden_layers\":32,\"num_attention_heads\":32,"
      "\"vocab_size\":32064}"},
-    {"cohere2", "Cohere2ForCausalLM",
-     "{\"hidden_size\":8192,\"intermediate_size\":22528,\"num_hidden_layers\":40,\"num_attention_heads\":64,"
-     "\"vocab_size\":256000}"},
     {"llama4_text", "Llama4ForCausalLM",
      "{\"hidden_size\":5120,\"intermediate_size\":8192,\"num_hidden_layers\":48,\"num_attention_heads\":40,"
      "\"num_key_value_heads\":8,\"head_dim\":128,\"vocab_size\":202048}"},
@@ -50,15 +47,14 @@ enum { N_FAMILIES = sizeof families / sizeof *families };
 
 /* Models that put a text model of one of these families, unchanged, behind their eyes or ears. */
 static const char *const wholes[] = {
-    "AyaVisionForConditionalGeneration",      "Gemma3ForConditionalGeneration",
-    "Idefics3ForConditionalGeneration",       "InternVLForConditionalGeneration",
-    "Llama4ForConditionalGeneration",         "LlavaForConditionalGeneration",
-    "LlavaNextForConditionalGeneration",      "LlavaNextVideoForConditionalGeneration",
-    "LlavaOnevisionForConditionalGeneration", "Mistral3ForConditionalGeneration",
-    "Qwen2AudioForConditionalGeneration",     "Qwen2VLForConditionalGeneration",
-    "Qwen2_5_VLForConditionalGeneration",     "Qwen3VLForConditionalGeneration",
-    "SmolVLMForConditionalGeneration",        "VipLlavaForConditionalGeneration",
-    "VoxtralForConditionalGeneration",
+    "Gemma3ForConditionalGeneration",         "Idefics3ForConditionalGeneration",
+    "InternVLForConditionalGeneration",       "Llama4ForConditionalGeneration",
+    "LlavaForConditionalGeneration",          "LlavaNextForConditionalGeneration",
+    "LlavaNextVideoForConditionalGeneration", "LlavaOnevisionForConditionalGeneration",
+    "Mistral3ForConditionalGeneration",       "Qwen2AudioForConditionalGeneration",
+    "Qwen2VLForConditionalGeneration",        "Qwen2_5_VLForConditionalGeneration",
+    "Qwen3VLForConditionalGeneration",        "SmolVLMForConditionalGeneration",
+    "VipLlavaForConditionalGeneration",       "VoxtralForConditionalGeneration",
 };
 
 /* The row, or N_FAMILIES. */

@@ -71,8 +71,9 @@ const char *hfconfig_where(const hfconfig *c) { return c->where; }
 
 /* ---- single keys ---- */
 
-/* The object in which a key is to be looked up. */
+/* The object in which a key is to be looked up. Whether the output shares the embeddings is said by the whole. */
 static const json_t *home_of(const hfconfig *c, const char *key) {
+    if (!strcmp(key, "tie_word_embeddings") && json_object_get(c->root, key)) return c->root;
     return c->text && json_object_get(c->text, key) ? c->text : c->root;
 }
 
