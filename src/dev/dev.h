@@ -101,6 +101,7 @@ typedef struct matmul_args {
      * product. What the second's output holds afterwards is not said. */
     bool is_gated;
     activation act;
+    bool is_exact; /* no activation is rounded, whatever the device's precision */
 } matmul_args;
 
 typedef enum kv_type { KV_F16, KV_F32 } kv_type;

@@ -191,6 +191,7 @@ static void run_matmul(forward *f, const plan_op *op, const step_input *in) {
                      .x_stride = op->width,
                      .n_rows = in->n_rows,
                      .is_gated = op->is_gated && !gates_later,
+                     .is_exact = op->is_exact,
                      .act = f->shape->act};
     for (; a.n_parts < op->n_parts; a.n_parts++) {
         const plan_part *p = &op->parts[a.n_parts];

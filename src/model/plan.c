@@ -206,7 +206,9 @@ static void plan_shared(maker *m, plan_buffer in) {
 
 static void plan_experts(maker *m, plan_buffer in) {
     const model_shape *s = m->shape;
-    add_part(m, add_matmul(m, in, s->hidden), SLOT_ROUTER, SLOT_ROUTER_B, BUF_ROUTER, false);
+    plan_op *router = add_matmul(m, in, s->hidden);
+    router->is_exact = true; /* a rounding that turns the order of two experts is not a small error */
+    add_part(m, router, SLOT_ROUTER, SLOT_ROUTER_B, BUF_ROUTER, false);
     next(m, PLAN_ROUTE, BUF_ROUTER, BUF_WEIGHTS, s->route.n_experts)->weight =
         weights_vector(m->w, SLOT_ROUTE_BIAS, m->layer);
     next(m, PLAN_EXPERTS, in, BUF_BLOCK, s->hidden);

@@ -73,8 +73,8 @@ typedef struct plan_op {
     bool own_weights;              /* norm: of each of those vectors */
     norm_kind norm;
     float eps, scale;
-    float xielu[4]; /* alpha_p, alpha_n, beta, eps */
-    bool is_gated;  /* MATMUL: see matmul_args */
+    float xielu[4];          /* alpha_p, alpha_n, beta, eps */
+    bool is_gated, is_exact; /* MATMUL: see matmul_args */
     int n_parts;
     plan_part parts[DEV_MATMUL_PARTS];
 } plan_op;

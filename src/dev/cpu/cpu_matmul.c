@@ -149,7 +149,7 @@ static void choose_kernels(plan *p) {
     uint8_t *free_space = p->device->packed;
     for (int i = 0; i < a->n_parts; i++) {
         const dev_weight *w = a->parts[i].w;
-        const cpu_matmul_kernel *kernel = kernel_of(&p->device->matmul, p->device->head.exact, w);
+        const cpu_matmul_kernel *kernel = kernel_of(&p->device->matmul, p->device->head.exact || a->is_exact, w);
         const int32_t *order = order_of(w);
         assert(w->n_in == a->parts[0].w->n_in);
         int same = 0;

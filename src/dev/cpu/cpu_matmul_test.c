@@ -90,10 +90,12 @@ static device *open_level(const char *level, int threads, bool exact) {
     return level_open(level, threads, exact, MOST_ROWS, MOST_IN);
 }
 
-/* Rows [row, row + n_rows) of the world's product into w->out. */
-static void multiply(device *d, world *w, int row, int n_rows) {
-    matmul_args a = {
-        .x = w->x + row * x_stride(w), .x_stride = x_stride(w), .n_rows = n_rows, .n_parts = w->shape.n_parts};
+static void multiply_as(device *d, world *w, int row, int n_rows, bool is_exact) {
+    matmul_args a = {.x = w->x + row * x_stride(w),
+                     .x_stride = x_stride(w),
+                     .n_rows = n_rows,
+                     .n_parts = w->shape.n_parts,
+                     .is_exact = is_exact};
     for (int p = 0; p < a.n_parts; p++)
         a.parts[p] = (matmul_part){.w = &w->weights[p],
                                    .bias = w->shape.bias ? w->bias[p] : NULL,
@@ -102,6 +104,9 @@ static void multiply(device *d, world *w, int row, int n_rows) {
                                    .add = w->shape.add};
     d->ops->matmul(d, &a);
 }
+
+/* Rows [row, row + n_rows) of the world's product into w->out. */
+static void multiply(device *d, world *w, int row, int n_rows) { multiply_as(d, w, row, n_rows, false); }
 
 static void reset(world *w) {
     for (int p = 0; p < w->shape.n_parts; p++) memcpy(w->out[p], w->before[p], out_floats(w, p) * sizeof(float));
@@ -309,6 +314,29 @@ static void gates_change_nothing(void **state) {
         }
 }
 
+/* An op that asks for exact products gets the bits of an exact device. */
+static void exact_ops_stay_exact(void **state) {
+    for (int i = 0; level_name(i); i++) {
+        device *fast = open_level(level_name(i), 2, false), *exact = open_level(level_name(i), 2, true);
+        for (int s = 0; s < N_SHAPES; s += 3) {
+            world w;
+            make_world(&w, shapes[s], QUANT_BF16);
+            reset(&w);
+            multiply(exact, &w, 0, w.shape.n_rows);
+            float *wanted = mem_array(out_floats(&w, 0), sizeof *wanted);
+            memcpy(wanted, w.out[0], out_floats(&w, 0) * sizeof *wanted);
+            reset(&w);
+            multiply_as(fast, &w, 0, w.shape.n_rows, true);
+            if (memcmp(wanted, w.out[0], out_floats(&w, 0) * sizeof *wanted))
+                fail_msg("%s: shape %d is rounded", fast->level, s);
+            mem_free(wanted);
+            free_world(&w);
+        }
+        dev_close(fast);
+        dev_close(exact);
+    }
+}
+
 /* Parts of different formats in one op. */
 static void formats_mix(void **state) {
     for (int i = 0; level_name(i); i++) {
@@ -360,6 +388,7 @@ int main(void) {
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(places_change_nothing),
         cmocka_unit_test(gates_change_nothing),
+        cmocka_unit_test(exact_ops_stay_exact),
         cmocka_unit_test(formats_mix),
         cmocka_unit_test(self_test_finds_wrong_products),
     };
