@@ -6,6 +6,7 @@
 #include "dev/dev.h"
 #include "handles.h"
 #include <jansson.h>
+#include <stdio.h>
 
 static const struct {
     const char *name;
@@ -37,6 +38,25 @@ static json_t *list_levels(const char **best) {
     return levels;
 }
 
+/* Every GPU, whether this build can use it and why not. */
+static json_t *list_gpus(json_t *devices, const char **used) {
+    dev_gpu gpu;
+    qp_error why;
+    for (int i = 0; dev_gpu_at(&gpu, i, &why) == QP_OK; i++) {
+        char name[32], capability[32];
+        snprintf(name, sizeof name, "cuda:%d", gpu.index);
+        snprintf(capability, sizeof capability, "%d.%d", gpu.major, gpu.minor);
+        if (!i && gpu.has_kernels) *used = "cuda";
+        json_array_append_new(devices, json_pack("{s:s,s:s,s:s,s:s,s:i,s:I,s:b,s:s}", "kind", "cuda", "device", name,
+                                                 "model", gpu.name, "compute_capability", capability, "multiprocessors",
+                                                 gpu.multiprocessors, "memory_bytes", (json_int_t)gpu.memory_bytes,
+                                                 "usable", gpu.has_kernels, "built_for", gpu.built_for));
+    }
+    json_t *about = json_pack("{s:b,s:s}", "built", gpu.has_kernels, "built_for", gpu.built_for);
+    if (why.code != QP_NO_FILE) json_object_set_new(about, "why_none", json_string(why.text));
+    return about;
+}
+
 qp_status qp_devices_json(char **json, qp_error *err) {
     cpu_features f;
     const char *best = "ref";
@@ -46,7 +66,10 @@ qp_status qp_devices_json(char **json, qp_error *err) {
         json_pack("{s:s,s:s,s:s,s:o,s:o,s:s,s:i,s:i,s:I}", "kind", "cpu", "model", f.model, "vendor", f.vendor,
                   "features", list_features(&f), "levels", levels, "level_used", best, "logical_cpus", cpu_usable(),
                   "cores_used", cpu_usable_cores(), "memory_bytes", (json_int_t)cpu_memory_bytes());
-    json_t *all = json_pack("{s:[o],s:s}", "devices", cpu, "used", "cpu");
+    json_t *devices = json_pack("[o]", cpu);
+    const char *used = "cpu";
+    json_t *cuda = list_gpus(devices, &used);
+    json_t *all = json_pack("{s:o,s:s,s:o}", "devices", devices, "used", used, "cuda", cuda);
     char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     *json = text ? mem_copy_text(text, strlen(text)) : NULL;

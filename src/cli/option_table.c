@@ -205,7 +205,8 @@ const option_row option_rows[] = {
            "time for each limit of the machine (default: 1 for bandwidth and compute alone, 0.3 beside a model)"),
     NUMBER(OPTION_INT, "seed", 0, seed, GROUP_MEASURE, FOR_BENCH, 0, SEEDS, "1", "of random weights and prompts"),
 
-    CHOICE("device", device, GROUP_MACHINE, RUNNING, "auto|cpu", "auto", "where the model runs"),
+    TEXT("device", 0, device, GROUP_MACHINE, RUNNING, "auto|cpu|cuda[:N]",
+         "where the model runs (default: auto, a GPU if it can be used)"),
     NUMBER(OPTION_INT, "threads", 0, threads, GROUP_MACHINE, TALKING | FOR_LOGITS, 1, 1024, NULL,
            "CPU threads (default: the physical cores that the process may use)"),
     INTS("threads", 0, threads_list, GROUP_MACHINE, FOR_BENCH, 1, 1024, NULL,

@@ -12,13 +12,14 @@
 
 #include "base/err.h"
 #include "quant/quant.h"
+#include <stdatomic.h>
 
 enum { DEV_PAGE_TOKENS = 256, DEV_KEY_GROUP = 16 };
 
 typedef struct device device;
 
 typedef struct dev_options {
-    const char *kind;      /* NULL or "auto": the best found; "cpu" */
+    const char *kind;      /* NULL or "auto": the best found; "cpu"; "cuda", "cuda:1" ... */
     const char *cpu_level; /* NULL: best; else one of dev_cpu_level */
     int threads;           /* 0: usable physical cores */
     bool pin_threads;
@@ -272,7 +273,7 @@ typedef struct experts_args {
     expert_act kind;
     activation act;
     float alpha, limit;                          /* EXPERT_CLAMPED_GATE */
-    float *rows_in, *rows_gate, *rows_up, *rows; /* scratch: [n_rows] of dim, ffn, ffn, dim */
+    float *rows_in, *rows_gate, *rows_up, *rows; /* scratch: [n_rows] of dim, ffn, ffn, dim; device.keeps_pairs */
     float *out;                                  /* [n_rows][dim] */
 } experts_args;
 
@@ -293,6 +294,8 @@ typedef struct dev_ops {
     /* Zero-filled, 64-byte aligned device memory. */
     qp_status (*take)(device *d, void **out, size_t bytes, qp_error *err);
     void (*give)(device *d, void *memory, size_t bytes);
+    /* `from` is free again, and what is downloaded is there, when they return; in order with the ops. Memory of the
+     * device is never read or written otherwise. */
     void (*upload)(device *d, void *to, const void *from, size_t bytes);
     void (*download)(device *d, void *to, const void *from, size_t bytes);
     /* Makes a weight of a stored matrix; the matrix' parts must outlive it. QP_UNSUPPORTED for a format without kernel.
@@ -318,22 +321,41 @@ typedef struct dev_ops {
     void (*route)(device *d, const route_args *a);
     void (*experts)(device *d, const experts_args *a);
     void (*copy)(device *d, const copy_args *a);
-    /* Returns when all ops before it are done. */
+    /* Returns when all ops before it are done, with what went wrong in any of them. */
     qp_status (*finish)(device *d, qp_error *err);
 } dev_ops;
 
 /* The head of every device's own struct. */
 struct device {
     const dev_ops *ops;
-    char name[32];  /* "cpu" */
-    char level[16]; /* "avx512" ... */
+    atomic_int more_owners; /* beside the first */
+    char name[32];          /* "cpu" */
+    char level[16];         /* "avx512" ... */
     int threads;
     bool exact;
+    bool keeps_pairs; /* experts' scratch has a row for each row and each of its experts: [n_rows * top_k] */
 };
 
-/* Opens the device that `options` names. One thread uses it at a time. */
+/* Opens the device that `options` names. One thread at a time runs ops; memory may be taken, given, copied, uploaded
+ * and downloaded by others meanwhile. */
 qp_status dev_open(device **out, const dev_options *options, qp_error *err);
+/* One owner more, for what keeps memory of the device; each closes it, the last one does. NULL is fine. */
+void dev_hold(device *d);
 void dev_close(device *d);
+
+/* A GPU that the machine has. */
+typedef struct dev_gpu {
+    int index; /* "cuda:index" */
+    char name[96];
+    int major, minor; /* compute capability */
+    int multiprocessors;
+    size_t memory_bytes;
+    bool has_kernels;      /* this build has some */
+    const char *built_for; /* their architectures; constant */
+} dev_gpu;
+
+/* GPU number `index`; QP_NO_FILE behind the last, QP_UNSUPPORTED with the reason where there can be none. */
+qp_status dev_gpu_at(dev_gpu *out, int index, qp_error *err);
 
 /* Instruction levels of the CPU device, slowest first, until NULL; and whether this machine has one. */
 const char *dev_cpu_level(int index);

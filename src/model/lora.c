@@ -146,8 +146,13 @@ static void read_row(float *out, const ckpt_tensor *t, int64_t row, float scale)
     }
 }
 
-static dev_weight plain_matrix(const float *data, int64_t n_out, int64_t n_in) {
-    return (dev_weight){.type = quant_type_of(QUANT_F32), .n_out = n_out, .n_in = n_in, .data = data};
+/* A matrix of the device, which may read `data` where it is. */
+static qp_status open_matrix(device *dev, dev_weight *out, const float *data, int64_t n_out, int64_t n_in,
+                             qp_error *err) {
+    const size_t bytes = (size_t)n_out * (size_t)n_in * sizeof *data;
+    const quant_matrix m = quant_plain(quant_type_of(QUANT_F32), n_out, n_in, data, bytes);
+    ERR_TRY(dev->ops->weight_open(dev, out, &m, err));
+    return dev->ops->weight_pack(dev, out, err);
 }
 
 static lora_pair *add_pair(lora *l, int layer, slot s, qp_error *err) {
@@ -163,7 +168,7 @@ static lora_pair *add_pair(lora *l, int layer, slot s, qp_error *err) {
     return &l->pairs[l->n_pairs++];
 }
 
-static qp_status fill_pair(lora_pair *p, const reading *r, const slot_row *row, const ckpt_tensor *a,
+static qp_status fill_pair(lora_pair *p, device *dev, const reading *r, const slot_row *row, const ckpt_tensor *a,
                            const ckpt_tensor *b, double scale, qp_error *err) {
     const int64_t rank = a->shape[0], n_in = a->shape[1], n_out = shape_dim(r->shape, row->rows);
     p->rows = mem_array((size_t)rank * (size_t)n_in, sizeof(float));
@@ -172,9 +177,8 @@ static qp_status fill_pair(lora_pair *p, const reading *r, const slot_row *row, 
     for (int64_t i = 0; i < rank; i++) read_row(p->rows + i * n_in, a, i, 1);
     for (int64_t i = 0; i < n_out; i++)
         read_row(p->cols + i * rank, b, tensors_stored_row(r->shape, row, i), (float)scale);
-    p->a = plain_matrix(p->rows, rank, n_in);
-    p->b = plain_matrix(p->cols, n_out, rank);
-    return QP_OK;
+    ERR_TRY(open_matrix(dev, &p->a, p->rows, rank, n_in, err));
+    return open_matrix(dev, &p->b, p->cols, n_out, rank, err);
 }
 
 static qp_status read_pair(lora *l, reading *r, const slot_row *row, int layer, const char *module, qp_error *err) {
@@ -192,7 +196,7 @@ static qp_status read_pair(lora *l, reading *r, const slot_row *row, int layer, 
     ERR_TRY(check_tensor(a, (int64_t)rank, shape_dim(r->shape, row->cols), err));
     ERR_TRY(check_tensor(b, tensors_stored_rows(r->shape, row), (int64_t)rank, err));
     lora_pair *p = add_pair(l, layer, row->slot, err);
-    return p ? fill_pair(p, r, row, a, b, alpha / (r->is_rs ? sqrt(rank) : rank), err) : QP_NO_MEMORY;
+    return p ? fill_pair(p, l->dev, r, row, a, b, alpha / (r->is_rs ? sqrt(rank) : rank), err) : QP_NO_MEMORY;
 }
 
 static qp_status read_row_of_slots(lora *l, reading *r, const slot_row *row, qp_error *err) {
@@ -251,6 +255,7 @@ static lora *new_lora(device *dev, int n_layers, qp_error *err) {
     }
     for (size_t i = 0; i < n; i++) index[i] = -1;
     l->dev = dev;
+    dev_hold(dev);
     l->n_layers = n_layers;
     l->index = index;
     atomic_init(&l->owners, 1);
@@ -277,11 +282,14 @@ void lora_hold(lora *l) { atomic_fetch_add(&l->owners, 1); }
 void lora_close(lora *l) {
     if (!l || atomic_fetch_sub(&l->owners, 1) > 1) return;
     for (int i = 0; i < l->n_pairs; i++) {
+        if (l->pairs[i].a.type) l->dev->ops->weight_close(l->dev, &l->pairs[i].a);
+        if (l->pairs[i].b.type) l->dev->ops->weight_close(l->dev, &l->pairs[i].b);
         mem_free(l->pairs[i].rows);
         mem_free(l->pairs[i].cols);
     }
     mem_free(l->pairs);
     mem_free(l->index);
+    dev_close(l->dev);
     mem_free(l);
 }
 

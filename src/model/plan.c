@@ -248,17 +248,19 @@ static void plan_layer(maker *m) {
 
 static int most(int a, int b) { return a > b ? a : b; }
 
-static void set_expert_widths(int *w, const model_shape *s) {
+/* pairs: rows of the experts' scratch for each row of a step. */
+static void set_expert_widths(int *w, const model_shape *s, int pairs) {
     if (!shape_has_experts(s)) return;
     w[BUF_ROUTER] = s->route.n_experts;
     w[BUF_CHOSEN] = w[BUF_WEIGHTS] = s->route.top_k;
-    w[BUF_EXPERT_IN] = w[BUF_EXPERT_OUT] = w[BUF_BLOCK] = s->hidden;
-    w[BUF_GATE] = w[BUF_UP] = most(s->ffn, most(s->expert_ffn, s->shared_ffn));
+    w[BUF_BLOCK] = s->hidden;
+    w[BUF_EXPERT_IN] = w[BUF_EXPERT_OUT] = s->hidden * pairs;
+    w[BUF_GATE] = w[BUF_UP] = most(s->ffn, most(s->expert_ffn * pairs, s->shared_ffn));
     w[BUF_SHARED_OUT] = s->has_shared_switch ? s->hidden : 0;
     w[BUF_SWITCH] = s->has_shared_switch;
 }
 
-static void set_widths(int *w, const model_shape *s) {
+static void set_widths(int *w, const model_shape *s, const device *dev) {
     const int q = s->n_heads * s->head_dim, latent = s->kv_rank + s->rope_dim;
     w[BUF_STREAM] = w[BUF_NORMED] = s->hidden;
     w[BUF_NORMED_TOO] = s->is_parallel && !s->has_one_norm ? s->hidden : 0;
@@ -271,12 +273,12 @@ static void set_widths(int *w, const model_shape *s) {
     w[BUF_HEADS] = s->kv_rank ? q : 0;
     w[BUF_LATENT] = s->kv_rank ? latent : 0;
     w[BUF_MIXED_LATENT] = s->n_heads * s->kv_rank;
-    set_expert_widths(w, s);
+    set_expert_widths(w, s, dev->keeps_pairs ? s->route.top_k : 1);
 }
 
 qp_status plan_make(plan *out, const model_shape *shape, const weights *w, qp_error *err) {
     *out = (plan){0};
-    set_widths(out->width, shape);
+    set_widths(out->width, shape, w->dev);
     out->ops = mem_array((size_t)shape->n_layers * OPS_PER_LAYER, sizeof *out->ops);
     if (!out->ops) return err_no_memory(err, 0, "the plan");
     for (int i = 0; i < shape->n_layers; i++)

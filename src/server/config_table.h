@@ -68,7 +68,8 @@
       "list dummy_model_names too, for clients that insist")                                                           \
     X(MODEL, dummy_model_names, "dummy-model-names", 0, LIST, 0, 0, NULL, "gpt-3.5-turbo", "NAME,NAME..",              \
       "names that any model answers to")                                                                               \
-    X(MODEL, device, "device", 0, CHOICE, 0, 0, "auto|cpu", "auto", "auto|cpu", "where the model runs")                \
+    X(MODEL, device, "device", 0, TEXT, 0, 0, NULL, "auto", "auto|cpu|cuda[:N]",                                       \
+      "where the model runs (auto: a GPU if it can be used)")                                                          \
     X(MODEL, cpu_level, "cpu", 0, CHOICE, 0, 0, "ref|avx2|avx512|avx512bf16|amx", NULL, "LEVEL",                       \
       "instructions to use: ref, avx2, avx512, avx512bf16, amx (default: the best that the machine has)")              \
     X(MODEL, threads, "threads", 0, INT, 1, 1024, NULL, NULL, "N",                                                     \

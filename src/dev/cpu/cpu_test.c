@@ -11,7 +11,7 @@ static void names_are_checked(void **state) {
         dev_options options;
         const char *text;
     } wrong[] = {
-        {{.kind = "gpu"}, "device: 'gpu', allowed are auto, cpu"},
+        {{.kind = "gpu"}, "device: 'gpu', allowed are auto, cpu, cuda, cuda:0 ..."},
         {{.cpu_level = "mmx"}, "cpu level: 'mmx' is none, this machine has: ref"},
         {{.threads = -1}, "threads: -1"},
     };

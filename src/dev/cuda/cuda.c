@@ -1,0 +1,296 @@
+/* cuda.c — opening and closing a GPU; its memory, and bytes on their way to it and back.
+ *
+ * Called through dev.c. Everything runs in one stream, in the order in which it was asked for, so memory can be copied,
+ * cleared and given back without further care. Ops return at once; what a kernel does wrong is heard of later and kept
+ * for finish. After a fault of a kernel nothing in the context can be used any more: each later step fails with the
+ * same text, and closing and opening the model again starts anew.
+ *
+ * Two threads may be here at once, as one generator takes memory while another computes: each call holds the lock. */
+#include "cuda.h"
+#include "images.h"
+#include "base/mem.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UPLOAD_AS_TABLE = 256 << 10 }; /* so many bytes travel with a step's tables */
+
+void cuda_lock(cuda_device *c) {
+    pthread_mutex_lock(&c->lock);
+    cuda_noted(c, c->drv.context_set(c->context), "cuda: the context");
+}
+
+void cuda_unlock(cuda_device *c) { pthread_mutex_unlock(&c->lock); }
+
+/* Whether nothing in the context can be used any more. */
+static bool is_fatal(drv_result result) {
+    static const struct { drv_result first, last; } fatal[] = {{4, 4}, {201, 201}, {214, 226}, {700, 727}, {999, 999}};
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
+        if (result >= fatal[i].first && result <= fatal[i].last) return true;
+    return false;
+}
+
+bool cuda_noted(cuda_device *c, drv_result result, const char *what) {
+    if (!result) return false;
+    if (c->failure.code == QP_OK) drv_failed(&c->drv, result, what, &c->failure);
+    if (is_fatal(result)) c->is_lost = true;
+    return true;
+}
+
+/* ---- memory ---- */
+
+static qp_status no_room(const cuda_device *c, size_t bytes, qp_error *err) {
+    size_t left = 0, all = 0;
+    c->drv.memory_info(&left, &all);
+    return err_set(err, QP_NO_MEMORY, 0, "cuda: %.1f MiB asked for, %.1f of %.1f MiB are free on GPU %s",
+                   (double)bytes / (1 << 20), (double)left / (1 << 20), (double)all / (1 << 20), c->gpu.name);
+}
+
+qp_status cuda_take(cuda_device *c, void **out, size_t bytes, qp_error *err) {
+    drv_ptr memory = 0;
+    *out = NULL;
+    const drv_result result = c->drv.memory_take(&memory, bytes ? bytes : 1);
+    if (result == DRV_OUT_OF_MEMORY) return no_room(c, bytes, err);
+    if (cuda_noted(c, result, "cuda: taking memory")) return drv_failed(&c->drv, result, "cuda: taking memory", err);
+    *out = (void *)(uintptr_t)memory; /* an address of the GPU; never followed here */
+    return QP_OK;
+}
+
+/* What is queued may still name it. */
+void cuda_give(cuda_device *c, void *memory) {
+    if (!memory) return;
+    launch_flush(c);
+    cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: waiting for the GPU");
+    cuda_noted(c, c->drv.memory_give((drv_ptr)(uintptr_t)memory), "cuda: giving memory back");
+}
+
+static qp_status take(device *d, void **out, size_t bytes, qp_error *err) {
+    cuda_device *c = cuda_of(d);
+    cuda_lock(c);
+    qp_status status = cuda_take(c, out, bytes, err);
+    if (status == QP_OK) {
+        const drv_result result = c->drv.fill((drv_ptr)(uintptr_t)*out, 0, bytes, c->stream);
+        if (result) {
+            status = drv_failed(&c->drv, result, "cuda: clearing memory", err);
+            cuda_give(c, *out);
+            *out = NULL;
+        }
+    }
+    cuda_unlock(c);
+    return status;
+}
+
+static void give(device *d, void *memory, size_t bytes) {
+    cuda_device *c = cuda_of(d);
+    cuda_lock(c);
+    cuda_give(c, memory);
+    cuda_unlock(c);
+}
+
+/* Small pieces are a step's own and travel with its tables. */
+static void upload(device *d, void *to, const void *from, size_t bytes) {
+    cuda_device *c = cuda_of(d);
+    cuda_lock(c);
+    if (!bytes || c->failure.code != QP_OK) {
+    } else if (bytes <= UPLOAD_AS_TABLE) {
+        const void *table = launch_table_of(c, from, bytes);
+        const k_copy_args a = {.to = to, .from = table, .bytes = (int64_t)bytes, .n_blocks = 1};
+        const bool wide = bytes % 16 == 0 && (uintptr_t)to % 16 == 0;
+        const int64_t n = (int64_t)bytes / (wide ? 16 : 1);
+        if (table)
+            launch_push(c, wide ? KERNEL_k_copy_wide : KERNEL_k_copy_bytes,
+                        (launch_shape){.x = (n + 255) / 256, .threads = 256}, &a, sizeof a);
+    } else {
+        launch_flush(c);
+        cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to, from, bytes, c->stream), "cuda: copying to the GPU");
+    }
+    cuda_unlock(c);
+}
+
+/* Returns when the bytes are here; zeros where the step has failed, as finish will tell. */
+static void download(device *d, void *to, const void *from, size_t bytes) {
+    cuda_device *c = cuda_of(d);
+    cuda_lock(c);
+    launch_flush(c);
+    if (bytes && c->failure.code == QP_OK) {
+        cuda_noted(c, c->drv.copy_down(to, (drv_ptr)(uintptr_t)from, bytes, c->stream), "cuda: copying from the GPU");
+        cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: the GPU has failed");
+    }
+    if (bytes && c->failure.code != QP_OK) memset(to, 0, bytes);
+    cuda_unlock(c);
+}
+
+/* A failure is told once, unless it is for good. */
+static qp_status finish(device *d, qp_error *err) {
+    cuda_device *c = cuda_of(d);
+    cuda_lock(c);
+    launch_flush(c);
+    if (c->failure.code == QP_OK) cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: the GPU has failed");
+    const qp_status status = c->failure.code;
+    if (status != QP_OK && err) *err = c->failure;
+    if (!c->is_lost) c->failure = (qp_error){0};
+    cuda_unlock(c);
+    return status;
+}
+
+/* ---- closing ---- */
+
+static void shut(device *d) {
+    cuda_device *c = cuda_of(d);
+    if (c->context) {
+        cuda_lock(c);
+        if (c->stream) c->drv.stream_wait(c->stream);
+        launch_close(c);
+        cuda_give(c, c->narrow);
+        cuda_give(c, c->scales);
+        cuda_give(c, c->parts);
+        cuda_give(c, c->lists);
+        for (int i = 0; i < c->n_modules; i++) c->drv.module_unload(c->modules[i]);
+        if (c->stream) c->drv.stream_destroy(c->stream);
+        c->drv.context_set(NULL);
+        c->drv.context_destroy(c->context);
+        cuda_unlock(c);
+    }
+    pool_free(c->pool);
+    drv_close(&c->drv);
+    pthread_mutex_destroy(&c->lock);
+    mem_free(c);
+}
+
+static const dev_ops ops = {
+    .kind = "cuda",
+    .close = shut,
+    .take = take,
+    .give = give,
+    .upload = upload,
+    .download = download,
+    .weight_open = cuda_weight_open,
+    .weight_pack = cuda_weight_pack,
+    .weight_close = cuda_weight_close,
+    .reserve = cuda_reserve,
+    .embed = cuda_embed,
+    .norm = cuda_norm,
+    .matmul = cuda_matmul,
+    .rope_store = cuda_rope_store,
+    .latent_store = cuda_latent_store,
+    .attend = cuda_attend,
+    .gate = cuda_gate,
+    .clamped_gate = cuda_clamped_gate,
+    .xielu = cuda_xielu,
+    .add = cuda_add,
+    .limit = cuda_limit,
+    .route = cuda_route,
+    .experts = cuda_experts,
+    .copy = cuda_copy,
+    .finish = finish,
+};
+
+/* ---- opening ---- */
+
+/* "cuda" or "cuda:N". */
+static qp_status read_index(int *out, const char *kind, qp_error *err) {
+    *out = 0;
+    if (!kind || strncmp(kind, "cuda:", 5)) return QP_OK;
+    char *end;
+    const long n = strtol(kind + 5, &end, 10);
+    if (kind[5] < '0' || kind[5] > '9' || *end || n > 1023)
+        return err_set(err, QP_BAD_ARGUMENT, 0, "device: '%.40s', allowed are cuda and cuda:0 to cuda:1023", kind);
+    *out = (int)n;
+    return QP_OK;
+}
+
+static qp_status choose_gpu(cuda_device *c, const char *kind, qp_error *err) {
+    int index, count = 0;
+    ERR_TRY(read_index(&index, kind, err));
+    c->drv.device_count(&count);
+    if (index >= count)
+        return err_set(err, QP_BAD_ARGUMENT, 0, "device: cuda:%d, this machine has cuda:0 to cuda:%d", index,
+                       count - 1);
+    ERR_TRY(drv_describe(&c->drv, index, &c->gpu, err));
+    snprintf(c->head.name, sizeof c->head.name, "cuda:%d", index);
+    snprintf(c->head.level, sizeof c->head.level, "sm_%d%d", c->gpu.major, c->gpu.minor);
+    return QP_OK;
+}
+
+static qp_status find_kernel(cuda_device *c, int k, qp_error *err) {
+    const char *name = launch_kernel_name((kernel_id)k);
+    drv_result result = DRV_NOT_FOUND;
+    for (int i = 0; i < c->n_modules && result == DRV_NOT_FOUND; i++)
+        result = c->drv.module_function(&c->kernels[k], c->modules[i], name);
+    int taken = 0;
+    if (!result) result = c->drv.function_get(&taken, DRV_FUNCTION_STATIC, c->kernels[k]);
+    if (!result) result = c->drv.function_set(c->kernels[k], DRV_FUNCTION_SHARED, c->gpu.most_shared - taken);
+    return result ? drv_failed(&c->drv, result, name, err) : QP_OK;
+}
+
+/* Another library than the system's has its kernels inside. */
+static const cuda_image stand_in[] = {{"kernels", (const unsigned char *)""}, {NULL, NULL}};
+
+static qp_status load_kernels(cuda_device *c, qp_error *err) {
+    for (const cuda_image *image = cuda_images[0].name ? cuda_images : stand_in; image->name; image++) {
+        if (c->n_modules == CUDA_MOST_MODULES)
+            return err_set(err, QP_INTERNAL, 0, "cuda: more than %d images", CUDA_MOST_MODULES);
+        const drv_result result = c->drv.module_load(&c->modules[c->n_modules], image->bytes);
+        if (result == DRV_NO_BINARY)
+            return err_set(err, QP_UNSUPPORTED, 0, "cuda: GPU %s has compute capability %d.%d, this build has %s",
+                           c->gpu.name, c->gpu.major, c->gpu.minor, cuda_architectures);
+        if (result) return drv_failed(&c->drv, result, image->name, err);
+        c->n_modules++;
+    }
+    for (int k = 0; k < KERNEL_COUNT; k++) ERR_TRY(find_kernel(c, k, err));
+    return QP_OK;
+}
+
+static qp_status start(cuda_device *c, const char *library, const dev_options *options, qp_error *err) {
+    if (!cuda_images[0].name && !library)
+        return err_set(err, QP_UNSUPPORTED, 0, "cuda: quipu was built without nvcc and has no kernels for GPUs");
+    ERR_TRY(drv_open(&c->drv, library, err));
+    ERR_TRY(choose_gpu(c, options->kind, err));
+    drv_result result = c->drv.context_create(&c->context, 0, c->gpu.device);
+    if (!result) result = c->drv.stream_create(&c->stream, DRV_STREAM_ALONE);
+    if (result) return drv_failed(&c->drv, result, "cuda: the GPU cannot be used", err);
+    ERR_TRY(pool_new(&c->pool, options->threads, options->pin_threads, err));
+    c->head.threads = pool_threads(c->pool);
+    ERR_TRY(load_kernels(c, err));
+    return launch_open(c, err);
+}
+
+qp_status cuda_open_from(device **out, const char *library, const dev_options *options, qp_error *err) {
+    *out = NULL;
+    cuda_device *c = MEM_NEW(cuda_device);
+    if (!c) return err_no_memory(err, sizeof *c, "the CUDA device");
+    pthread_mutex_init(&c->lock, NULL);
+    c->log = options->log;
+    c->head = (device){.ops = &ops, .exact = options->exact, .keeps_pairs = true};
+    const qp_status status = start(c, library, options, err);
+    if (status == QP_OK)
+        *out = &c->head;
+    else
+        shut(&c->head);
+    return status;
+}
+
+qp_status cuda_open(device **out, const dev_options *options, qp_error *err) {
+    return cuda_open_from(out, NULL, options, err);
+}
+
+/* ---- listing ---- */
+
+qp_status cuda_list(dev_gpu *out, int index, qp_error *err) {
+    drv d;
+    drv_gpu gpu;
+    int count = 0;
+    *out = (dev_gpu){.index = index, .has_kernels = cuda_images[0].name != NULL, .built_for = cuda_architectures};
+    ERR_TRY(drv_open(&d, NULL, err));
+    d.device_count(&count);
+    qp_status status =
+        index < count ? drv_describe(&d, index, &gpu, err) : err_set(err, QP_NO_FILE, 0, "cuda: no GPU %d", index);
+    drv_close(&d);
+    if (status != QP_OK) return status;
+    snprintf(out->name, sizeof out->name, "%s", gpu.name);
+    out->major = gpu.major;
+    out->minor = gpu.minor;
+    out->multiprocessors = gpu.multiprocessors;
+    out->memory_bytes = gpu.memory_bytes;
+    return QP_OK;
+}

@@ -1,0 +1,95 @@
+/* cuda.h — the CUDA device from the inside: its struct and who does what.
+ *
+ * An op of dev.h arrives at a wrapper (cuda_rows.c, cuda_matmul.c, cuda_attend.c, cuda_experts.c), which fills a struct
+ * of kargs.h and gives it to launch.c: that collects what a step launches and submits it when somebody wants to see a
+ * result. Kernels live in kernels/ and are known by the table in launch.h. */
+#ifndef DEV_CUDA_CUDA_H
+#define DEV_CUDA_CUDA_H
+
+#include "cuda_open.h"
+#include "drv.h"
+#include "launch.h"
+#include "base/pool.h"
+#include <pthread.h>
+
+enum { CUDA_MOST_MODULES = 32 };
+
+/* What dev_weight.packed points to. */
+typedef struct cuda_weight {
+    quant_id type; /* F32, F16 or BF16 */
+    bool is_tiled; /* as kargs.h tells; else row by row */
+    void *data;    /* device memory */
+    size_t bytes;
+} cuda_weight;
+
+typedef struct cuda_device {
+    device head; /* first: a device * is a cuda_device * */
+    qp_log log;
+    pool *pool; /* unpacks weights */
+    drv drv;
+    drv_gpu gpu;
+    drv_context context;
+    drv_stream stream;
+    drv_module modules[CUDA_MOST_MODULES];
+    int n_modules;
+    drv_function kernels[KERNEL_COUNT];
+    pthread_mutex_t lock; /* around everything that touches the stream: memory is taken while steps run */
+    launch_queue queue;
+    qp_error failure; /* the first since finish last told; code QP_OK: none */
+    bool is_lost;     /* the context is unusable: every step fails from now on */
+    /* Room for steps, made by reserve. */
+    int max_rows;
+    int64_t max_in;
+    uint16_t *narrow; /* activations as 16 bits */
+    float *scales;    /* of their rows */
+    float *parts;     /* attention's results page by page */
+    int32_t *lists;   /* of experts' rows */
+    size_t narrow_bytes, scales_bytes, parts_bytes, lists_bytes;
+} cuda_device;
+
+static inline cuda_device *cuda_of(device *d) { return (cuda_device *)d; }
+
+/* Makes the context this thread's, and the device this thread's alone. */
+void cuda_lock(cuda_device *c);
+void cuda_unlock(cuda_device *c);
+/* Remembers a failure for finish; true if `result` is one. */
+bool cuda_noted(cuda_device *c, drv_result result, const char *what);
+/* Device memory, its contents undefined; the lock is held. */
+qp_status cuda_take(cuda_device *c, void **out, size_t bytes, qp_error *err);
+void cuda_give(cuda_device *c, void *memory);
+
+/* cuda_weights.c */
+qp_status cuda_weight_open(device *d, dev_weight *out, const quant_matrix *m, qp_error *err);
+qp_status cuda_weight_pack(device *d, dev_weight *w, qp_error *err);
+void cuda_weight_close(device *d, dev_weight *w);
+/* cuda_matmul.c */
+qp_status cuda_reserve(device *d, int max_rows, int64_t max_in, qp_error *err);
+void cuda_matmul(device *d, const matmul_args *a);
+/* One product of experts: parts[i] with weights[i], rows told by `groups`. n_rows: at most so many for an expert. */
+typedef struct cuda_grouped {
+    const float *x;
+    int n_x, n_in; /* rows of x */
+    int n_rows, n_parts, n_active;
+    k_groups groups;
+    k_part parts[K_PARTS];
+    const cuda_weight *like; /* all weights are as this one */
+} cuda_grouped;
+void cuda_matmul_grouped(cuda_device *c, const cuda_grouped *g);
+/* cuda_rows.c */
+void cuda_embed(device *d, const embed_args *a);
+void cuda_norm(device *d, const norm_args *a);
+void cuda_gate(device *d, const gate_args *a);
+void cuda_clamped_gate(device *d, const clamped_gate_args *a);
+void cuda_xielu(device *d, const xielu_args *a);
+void cuda_add(device *d, const add_args *a);
+void cuda_limit(device *d, const limit_args *a);
+void cuda_copy(device *d, const copy_args *a);
+/* cuda_attend.c */
+void cuda_rope_store(device *d, const rope_store_args *a);
+void cuda_latent_store(device *d, const latent_store_args *a);
+void cuda_attend(device *d, const attend_args *a);
+/* cuda_experts.c */
+void cuda_route(device *d, const route_args *a);
+void cuda_experts(device *d, const experts_args *a);
+
+#endif

@@ -1,0 +1,220 @@
+/* cuda_attend.c — rotation, storing and attention on the GPU: spans become a table, sizes a grid.
+ *
+ * Called through the device's ops; calls launch.c. A step's spans are cut into pieces of as many rows as a block takes;
+ * the table of pieces with all page numbers behind it is the same for every layer, so it travels once. */
+#include "cuda.h"
+#include <string.h>
+
+enum {
+    ROPE_WARPS = 4,
+    ATTEND_THREADS = 128,
+    FILL = 4 /* blocks for a multiprocessor, before pages are put together */
+};
+
+static int least(int a, int b) { return a < b ? a : b; }
+static int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* ---- the table of spans ---- */
+
+typedef struct table {
+    const k_span *spans;
+    const int32_t *pages;
+    int n_spans;
+} table;
+
+static int64_t page_count(const row_span *s) { return (s->past + s->n_rows - 1) / DEV_PAGE_TOKENS + 1; }
+
+static void write_spans(k_span *out, int32_t *pages, const row_span *spans, int n_spans, int rows) {
+    int32_t n_pages = 0;
+    for (int i = 0; i < n_spans; i++) {
+        const row_span *s = &spans[i];
+        if (s->n_rows < 1) continue;
+        for (int r = 0; r < s->n_rows; r += rows)
+            *out++ = (k_span){s->row + r, least(rows, s->n_rows - r), (int32_t)(s->past + r), n_pages};
+        memcpy(pages + n_pages, s->pages, (size_t)page_count(s) * sizeof *pages);
+        n_pages += (int32_t)page_count(s);
+    }
+}
+
+/* Pieces of at most `rows` rows. n_spans 0: nothing to do, or the step has failed. */
+static table make_table(cuda_device *c, const row_span *spans, int n_spans, int rows) {
+    size_t n_pieces = 0, n_pages = 0;
+    for (int i = 0; i < n_spans; i++) {
+        if (spans[i].n_rows < 1) continue;
+        n_pieces += (size_t)(spans[i].n_rows + rows - 1) / (size_t)rows;
+        n_pages += (size_t)page_count(&spans[i]);
+    }
+    const size_t bytes = n_pieces * sizeof(k_span) + n_pages * sizeof(int32_t);
+    k_span *host = n_pieces ? launch_table(c, bytes) : NULL;
+    if (!host) return (table){0};
+    write_spans(host, (int32_t *)(void *)(host + n_pieces), spans, n_spans, rows);
+    const k_span *there = launch_table_done(c, host, bytes);
+    return (table){there, (const int32_t *)(const void *)(there + n_pieces), (int)n_pieces};
+}
+
+static k_kv view(const kv_view *kv) {
+    return (k_kv){.k = kv->k,
+                  .v = kv->v,
+                  .page_stride = (int64_t)kv->page_stride,
+                  .n_kv_heads = kv->n_kv_heads,
+                  .head_dim = kv->head_dim,
+                  .v_dim = kv->v_dim};
+}
+
+/* ---- rotation ---- */
+
+void cuda_rope_store(device *d, const rope_store_args *a) {
+    cuda_device *c = cuda_of(d);
+    cuda_lock(c);
+    const table t = make_table(c, a->spans, a->n_spans, 1);
+    const k_rope_args args = {.q = a->q,
+                              .k = a->k,
+                              .v = a->v,
+                              .q_norm = a->q_norm,
+                              .k_norm = a->k_norm,
+                              .cos = a->cos,
+                              .sin = a->sin,
+                              .q_scale = a->q_scale,
+                              .kv = view(&a->kv),
+                              .spans = t.spans,
+                              .pages = t.pages,
+                              .n_heads = a->n_heads,
+                              .norm = a->norm,
+                              .rot_dims = a->rot_dims,
+                              .pairs = a->pairs,
+                              .eps = a->norm_eps};
+    const int heads = a->n_heads + 2 * a->kv.n_kv_heads;
+    const launch_shape shape = {.x = (heads + ROPE_WARPS - 1) / ROPE_WARPS,
+                                .y = t.n_spans,
+                                .threads = 32 * ROPE_WARPS,
+                                .shared_bytes = (size_t)a->kv.head_dim * ROPE_WARPS * sizeof(float)};
+    if (t.n_spans)
+        launch_push(c, a->kv.type == KV_F16 ? KERNEL_k_rope_store_f16 : KERNEL_k_rope_store_f32, shape, &args,
+                    sizeof args);
+    cuda_unlock(c);
+}
+
+void cuda_latent_store(device *d, const latent_store_args *a) {
+    cuda_device *c = cuda_of(d);
+    cuda_lock(c);
+    const table t = make_table(c, a->spans, a->n_spans, 1);
+    const k_latent_args args = {.heads = a->heads,
+                                .q = a->q,
+                                .latent = a->latent,
+                                .norm = a->norm,
+                                .cos = a->cos,
+                                .sin = a->sin,
+                                .kv = view(&a->kv),
+                                .spans = t.spans,
+                                .pages = t.pages,
+                                .n_heads = a->n_heads,
+                                .heads_dim = a->heads_dim,
+                                .rot_dims = a->rot_dims,
+                                .pairs = a->pairs,
+                                .eps = a->norm_eps};
+    const launch_shape shape = {.x = (a->n_heads + ROPE_WARPS) / ROPE_WARPS,
+                                .y = t.n_spans,
+                                .threads = 32 * ROPE_WARPS,
+                                .shared_bytes = (size_t)a->kv.head_dim * ROPE_WARPS * sizeof(float)};
+    if (t.n_spans)
+        launch_push(c, a->kv.type == KV_F16 ? KERNEL_k_latent_store_f16 : KERNEL_k_latent_store_f32, shape, &args,
+                    sizeof args);
+    cuda_unlock(c);
+}
+
+/* ---- attention ---- */
+
+/* The kernels of one number of queries a block. */
+typedef struct attend_row {
+    int queries;
+    kernel_id f16, f32, page_f16, page_f32, merge;
+} attend_row;
+
+#define ROW(n)                                                                                                         \
+    {                                                                                                                  \
+        n, KERNEL_k_attend_f16_##n, KERNEL_k_attend_f32_##n, KERNEL_k_attend_page_f16_##n,                             \
+            KERNEL_k_attend_page_f32_##n, KERNEL_k_attend_merge_##n                                                    \
+    }
+static const attend_row rows_of_kernels[] = {ROW(1), ROW(4), ROW(8)}; /* ascending */
+#undef ROW
+enum { N_ROWS = sizeof rows_of_kernels / sizeof *rows_of_kernels };
+
+/* What make_room of attend.cu lays out. */
+static size_t shared_bytes(const attend_args *a, int queries) {
+    const size_t floats = (size_t)a->kv.head_dim + (size_t)a->kv.v_dim + DEV_PAGE_TOKENS + ATTEND_THREADS + 8;
+    return floats * (size_t)queries * sizeof(float);
+}
+
+/* The fewest queries that hold all there are together, or the most that fit the shared memory. */
+static const attend_row *choose(const cuda_device *c, const attend_args *a, int group, int longest) {
+    const attend_row *row = &rows_of_kernels[0];
+    for (int i = 1; i < N_ROWS && row->queries < group * longest; i++)
+        if (shared_bytes(a, rows_of_kernels[i].queries) <= (size_t)c->gpu.most_shared) row = &rows_of_kernels[i];
+    return row;
+}
+
+static int64_t first_seen(const attend_args *a, int64_t position) {
+    const int64_t in_window = a->window > 0 && position >= a->window ? position - a->window + 1 : 0;
+    return a->chunk > 0 ? greater(in_window, position / a->chunk * a->chunk) : in_window;
+}
+
+/* Pages that any piece of the spans sees at most. */
+static int64_t most_pages(const attend_args *a, int rows) {
+    int64_t most = 0;
+    for (int i = 0; i < a->n_spans; i++) {
+        const row_span *s = &a->spans[i];
+        for (int r = 0; r < s->n_rows; r += rows) {
+            const int64_t last = s->past + least(r + rows, s->n_rows) - 1;
+            most = greater(most, last / DEV_PAGE_TOKENS + 1 - first_seen(a, s->past + r) / DEV_PAGE_TOKENS);
+        }
+    }
+    return most;
+}
+
+static void push_attend(cuda_device *c, const attend_args *a, const attend_row *row, k_attend_args *args, int tiles,
+                        int n_spans) {
+    const bool is_f16 = a->kv.type == KV_F16;
+    launch_shape shape = {
+        .x = tiles, .y = n_spans, .threads = ATTEND_THREADS, .shared_bytes = shared_bytes(a, row->queries)};
+    const int64_t blocks = (int64_t)tiles * n_spans;
+    const size_t part_bytes = (size_t)row->queries * (size_t)(2 + a->kv.v_dim) * sizeof(float);
+    const bool fits = (size_t)blocks * (size_t)args->most_pages <= c->parts_bytes / part_bytes;
+    if (args->most_pages < 2 || blocks >= FILL * c->gpu.multiprocessors || !fits || args->most_pages > 65535) {
+        launch_push(c, is_f16 ? row->f16 : row->f32, shape, args, sizeof *args);
+        return;
+    }
+    shape.z = args->most_pages;
+    launch_push(c, is_f16 ? row->page_f16 : row->page_f32, shape, args, sizeof *args);
+    shape.z = 1;
+    shape.shared_bytes = 0;
+    launch_push(c, row->merge, shape, args, sizeof *args);
+}
+
+void cuda_attend(device *d, const attend_args *a) {
+    cuda_device *c = cuda_of(d);
+    const int group = a->n_heads / a->kv.n_kv_heads;
+    int longest = 1;
+    for (int i = 0; i < a->n_spans; i++) longest = a->spans[i].n_rows > longest ? a->spans[i].n_rows : longest;
+    const attend_row *row = choose(c, a, group, longest);
+    const int heads = least(group, row->queries), rows = row->queries / heads;
+    const int tiles = (group + heads - 1) / heads * a->kv.n_kv_heads;
+    cuda_lock(c);
+    const table t = make_table(c, a->spans, a->n_spans, rows < longest ? rows : longest);
+    k_attend_args args = {.q = a->q,
+                          .sinks = a->sinks,
+                          .out = a->out,
+                          .parts = c->parts,
+                          .kv = view(&a->kv),
+                          .spans = t.spans,
+                          .pages = t.pages,
+                          .n_heads = a->n_heads,
+                          .group = group,
+                          .tile_heads = heads,
+                          .most_pages = (int32_t)most_pages(a, rows),
+                          .window = a->window,
+                          .chunk = a->chunk,
+                          .scale = a->scale,
+                          .cap = a->cap};
+    if (t.n_spans) push_attend(c, a, row, &args, tiles, t.n_spans);
+    cuda_unlock(c);
+}

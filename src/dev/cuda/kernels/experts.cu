@@ -1,0 +1,154 @@
+/* experts.cu — mixtures of experts: who is chosen, which rows each expert has, and what their results make together.
+ *
+ * A pair is a row with one of its chosen experts: row * top_k + k. The products are those of matmul_*.cu, told by
+ * k_groups. A row adds up its experts in ascending order of their numbers. */
+#include "kernel.cuh"
+
+/* The greatest of all lanes' values, the lowest index among equals. */
+static __device__ int warp_best(double value, int index) {
+    for (int step = 16; step; step /= 2) {
+        const double other = __shfl_xor_sync(ALL_LANES, value, step);
+        const int other_index = __shfl_xor_sync(ALL_LANES, index, step);
+        if (other > value || (other == value && other_index < index)) value = other, index = other_index;
+    }
+    return index;
+}
+
+static __device__ double warp_sum_double(double x) {
+    for (int step = 16; step; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
+    return x;
+}
+
+static __device__ int best_of(const double *values, int n) {
+    double value = -INFINITY;
+    int index = n;
+    for (int i = threadIdx.x; i < n; i += WARP)
+        if (index == n || values[i] > value) value = values[i], index = i;
+    index = warp_best(value, index);
+    return index < n ? index : 0;
+}
+
+/* The scores of a row out of its logits. */
+static __device__ void score(double *scores, const k_route_args &a, const float *logits) {
+    float most = -INFINITY;
+    double total = 0;
+    for (int i = threadIdx.x; i < a.n_experts; i += WARP) most = fmaxf(most, logits[i]);
+    most = warp_most(most);
+    for (int i = threadIdx.x; i < a.n_experts; i += WARP) {
+        scores[i] = a.sigmoid ? 1 / (1 + exp(-(double)logits[i])) : exp((double)logits[i] - (double)most);
+        total += scores[i];
+    }
+    total = warp_sum_double(total);
+    for (int i = threadIdx.x; i < a.n_experts && !a.sigmoid; i += WARP) scores[i] /= total;
+    __syncwarp();
+}
+
+static __device__ double group_score(const double *scores, int n, int n_best) {
+    double first = -INFINITY, second = -INFINITY;
+    for (int i = 0; i < n; i++) {
+        if (scores[i] > first) {
+            second = first;
+            first = scores[i];
+        } else if (scores[i] > second) {
+            second = scores[i];
+        }
+    }
+    return n_best == 2 && n > 1 ? first + second : first;
+}
+
+/* Experts outside the best groups can no longer be chosen. */
+static __device__ void keep_groups(double *choice, double *of_groups, const k_route_args &a) {
+    const int size = a.n_experts / a.n_groups;
+    for (int g = threadIdx.x; g < a.n_groups; g += WARP)
+        of_groups[g] = group_score(choice + g * size, size, a.group_best);
+    __syncwarp();
+    for (int kept = 0; kept < a.groups; kept++) {
+        const int g = best_of(of_groups, a.n_groups);
+        __syncwarp();
+        if (threadIdx.x == 0) of_groups[g] = -INFINITY;
+        __syncwarp();
+    }
+    for (int i = threadIdx.x; i < size * a.n_groups; i += WARP)
+        if (of_groups[i / size] != -INFINITY) choice[i] = -INFINITY;
+    __syncwarp();
+}
+
+static __device__ void sort_ascending(int32_t *experts, int n) {
+    for (int i = 1; i < n; i++)
+        for (int j = i; j > 0 && experts[j - 1] > experts[j]; j--) {
+            const int32_t other = experts[j];
+            experts[j] = experts[j - 1];
+            experts[j - 1] = other;
+        }
+}
+
+static __device__ void weigh(const k_route_args &a, const double *scores, const int32_t *experts, float *weights) {
+    double total = 0;
+    for (int k = 0; k < a.top_k; k++) total += scores[experts[k]];
+    const double by = a.scale / (a.normalize ? total + a.floor : 1);
+    for (int k = 0; k < a.top_k; k++) weights[k] = (float)(scores[experts[k]] * by);
+}
+
+/* A warp for each row; shared memory: 2 n_experts + n_groups doubles. */
+KERNEL k_route(const k_route_args a) {
+    DYNAMIC_SHARED(double, scores);
+    double *choice = scores + a.n_experts;
+    int32_t *experts = a.experts + (int64_t)blockIdx.x * a.top_k;
+    score(scores, a, a.logits + (int64_t)blockIdx.x * a.n_experts);
+    for (int i = threadIdx.x; i < a.n_experts; i += WARP) choice[i] = scores[i] + (a.bias ? a.bias[i] : 0);
+    __syncwarp();
+    if (a.n_groups > 1) keep_groups(choice, choice + a.n_experts, a);
+    for (int k = 0; k < a.top_k; k++) {
+        const int best = best_of(choice, a.n_experts);
+        __syncwarp();
+        if (threadIdx.x == 0) {
+            experts[k] = best;
+            choice[best] = -INFINITY;
+        }
+        __syncwarp();
+    }
+    if (threadIdx.x) return;
+    sort_ascending(experts, a.top_k);
+    weigh(a, scores, experts, a.weights + (int64_t)blockIdx.x * a.top_k);
+}
+
+/* One block: each warp lists the pairs of some experts, then the first lists the experts that have any. */
+KERNEL k_group(const k_group_args a) {
+    const int lane = threadIdx.x % WARP;
+    for (int e = threadIdx.x / WARP; e < a.n_experts; e += blockDim.x / WARP) {
+        int n = 0;
+        for (int first = 0; first < a.n_pairs; first += WARP) {
+            const int pair = first + lane;
+            const bool is_ours = pair < a.n_pairs && a.experts[pair] == e;
+            const unsigned ours = __ballot_sync(ALL_LANES, is_ours);
+            if (is_ours) a.lists[(int64_t)e * a.list_stride + n + __popc(ours & ((1u << lane) - 1))] = pair;
+            n += __popc(ours);
+        }
+        if (lane == 0) a.counts[e] = n;
+    }
+    __syncthreads();
+    if (threadIdx.x) return;
+    int n = 0;
+    for (int e = 0; e < a.n_experts && n < a.n_active; e++)
+        if (a.counts[e]) a.active[n++] = e;
+    for (; n < a.n_active; n++) a.active[n] = -1;
+}
+
+/* Grid: [pieces of a row][pairs]. */
+KERNEL k_weigh(const k_pairs_args a) {
+    const float *x = a.x + (int64_t)(blockIdx.y / a.top_k) * a.dim;
+    const float weight = a.weights[blockIdx.y];
+    float *out = a.out + (int64_t)blockIdx.y * a.dim;
+    for (int64_t i = thread_index(); i < a.dim; i += thread_count()) out[i] = __fmul_rn(x[i], weight);
+}
+
+/* Grid: [pieces of a row][rows]. */
+KERNEL k_mix(const k_pairs_args a) {
+    const int64_t first = (int64_t)blockIdx.y * a.top_k;
+    for (int64_t i = thread_index(); i < a.dim; i += thread_count()) {
+        float sum = 0;
+        for (int k = 0; k < a.top_k; k++)
+            sum = __fmaf_rn(a.weights ? a.weights[first + k] : 1, a.x[(first + k) * a.dim + i], sum);
+        a.out[(int64_t)blockIdx.y * a.dim + i] = sum;
+    }
+}

@@ -1,0 +1,112 @@
+/* rows.cu — what is done to rows one by one: embedding, norms, gates, sums, copies.
+ *
+ * Called through launch.c. Every value is made from its own row alone; a norm's sum depends on the width alone. */
+#include "kernel.cuh"
+
+/* ---- embedding ---- */
+
+/* Grid: [pieces of a row][rows]. */
+template <class T> static __device__ void embed(const k_embed_args &a) {
+    const int64_t id = a.ids[blockIdx.y];
+    const T *table = (const T *)a.table;
+    float *out = a.out + (int64_t)blockIdx.y * a.dim;
+    for (int64_t i = thread_index(); i < a.dim; i += thread_count()) {
+        const int64_t at = a.is_tiled ? tile_place(id, i, a.dim) : id * a.dim + i;
+        const float x = __fmul_rn(to_float(table[at]), a.scale);
+        out[i] = a.add ? __fadd_rn(out[i], x) : x;
+    }
+}
+
+KERNEL k_embed_f32(const k_embed_args a) { embed<float>(a); }
+KERNEL k_embed_f16(const k_embed_args a) { embed<f16>(a); }
+KERNEL k_embed_bf16(const k_embed_args a) { embed<bf16>(a); }
+
+/* ---- norm ---- */
+
+/* Grid: [heads][rows]; the block's width follows from dim. */
+KERNEL k_norm(const k_norm_args a) {
+    __shared__ float room[32];
+    const int64_t row = blockIdx.y, from = a.rows ? a.rows[row] : row, width = (int64_t)a.heads * a.dim;
+    const float *x = a.x + from * width + (int64_t)blockIdx.x * a.dim;
+    float *out = a.out + row * width + (int64_t)blockIdx.x * a.dim;
+    const float *weight = a.weight && a.own_weights ? a.weight + (int64_t)blockIdx.x * a.dim : a.weight;
+    float mean = 0, sum = 0;
+    if (a.is_layer) {
+        for (int i = threadIdx.x; i < a.dim; i += blockDim.x) sum = __fadd_rn(sum, x[i]);
+        mean = block_sum(sum, room) / (float)a.dim;
+        sum = 0;
+    }
+    for (int i = threadIdx.x; i < a.dim; i += blockDim.x) sum = __fmaf_rn(x[i] - mean, x[i] - mean, sum);
+    const float scale = 1 / sqrtf(block_sum(sum, room) / (float)a.dim + a.eps);
+    for (int i = threadIdx.x; i < a.dim; i += blockDim.x) {
+        float y = __fmul_rn(__fmul_rn(x[i] - mean, scale), weight ? weight[i] : 1);
+        if (a.bias) y = __fadd_rn(y, a.bias[i]);
+        out[i] = y;
+    }
+}
+
+/* ---- gates: the numbers of enum activation ---- */
+
+static __device__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
+static __device__ float activate(int act, float x) {
+    const float relu = x < 0 ? 0 : x;
+    switch (act) {
+    case 0: return x / (1 + expf(-x));
+    case 1: return x * 0.5f * erfcf(-x * 0.70710678f);
+    case 2: return x / (1 + expf(-1.5957691f * (x + 0.044715f * x * x * x)));
+    case 3: return relu;
+    case 4: return relu * relu;
+    case 5: return x / (1 + expf(-1.702f * x));
+    default: return sigmoid(x);
+    }
+}
+
+KERNEL k_gate(const k_gate_args a) {
+    for (int64_t i = thread_index(); i < a.n; i += thread_count())
+        a.gate[i] = __fmul_rn(activate(a.act, a.gate[i]), a.up ? a.up[i] : 1);
+}
+
+/* Comparisons, not minima, so that NaN stays NaN. */
+static __device__ float clamp(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
+
+KERNEL k_clamped_gate(const k_gate_args a) {
+    for (int64_t i = thread_index(); i < a.n; i += thread_count()) {
+        const float g = a.gate[i] > a.limit ? a.limit : a.gate[i], u = clamp(a.up[i], -a.limit, a.limit);
+        a.gate[i] = g * sigmoid(a.alpha * g) * (u + 1);
+    }
+}
+
+KERNEL k_xielu(const k_xielu_args a) {
+    for (int64_t i = thread_index(); i < a.n; i += thread_count()) {
+        const float x = a.x[i], low = x < a.eps ? x : a.eps;
+        const float y = x > 0 ? a.alpha_p * x * x : a.alpha_n * (expm1f(low) - x);
+        a.x[i] = y + a.beta * x;
+    }
+}
+
+KERNEL k_limit(const k_limit_args a) {
+    for (int64_t i = thread_index(); i < a.n; i += thread_count()) {
+        float x = a.x[i] * a.scale;
+        if (a.cap != 0) x = a.cap * tanhf(x / a.cap);
+        a.x[i] = a.limit != 0 ? clamp(x, -a.limit, a.limit) : x;
+    }
+}
+
+KERNEL k_add(const k_add_args a) {
+    for (int64_t i = thread_index(); i < a.n; i += thread_count()) {
+        const float scale = a.row_gate ? __fmul_rn(a.scale, sigmoid(a.row_gate[i / a.dim])) : a.scale;
+        a.to[i] = __fmaf_rn(scale, a.from[i], a.to[i]);
+    }
+}
+
+/* ---- copies: grid [pieces][blocks] ---- */
+
+template <class T> static __device__ void copy(const k_copy_args &a) {
+    T *to = (T *)((uint8_t *)a.to + (int64_t)blockIdx.y * a.stride);
+    const T *from = (const T *)((const uint8_t *)a.from + (int64_t)blockIdx.y * a.stride);
+    for (int64_t i = thread_index(); i < a.bytes / (int64_t)sizeof(T); i += thread_count()) to[i] = from[i];
+}
+
+KERNEL k_copy_wide(const k_copy_args a) { copy<uint4>(a); }
+KERNEL k_copy_bytes(const k_copy_args a) { copy<uint8_t>(a); }

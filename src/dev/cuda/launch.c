@@ -1,0 +1,214 @@
+/* launch.c — collects a step's launches and submits them, as a graph where the same list comes again.
+ *
+ * Called by the ops' wrappers. Launches are compared byte by byte, arguments included: tables lie at the same place in
+ * every step, so that what changes from token to token (ids, positions, pages) changes tables and not launches. A list
+ * that is seen for the second time becomes a graph; the least recently used one makes room.
+ *
+ * The tricky thing is when memory may be written again: the tables' device memory is written by copies in the same
+ * stream as the kernels that read it, so it is always free; their pinned copy on the host waits for an event. */
+#include "cuda.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include <string.h>
+
+static const char *const names[KERNEL_COUNT] = {
+#define X(name) #name,
+    CUDA_KERNELS(X)
+#undef X
+};
+
+const char *launch_kernel_name(kernel_id kernel) { return names[kernel]; }
+
+enum { ALIGN = 16, GRAPH_LAUNCHES = 16 }; /* fewer launches are no graph */
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
+
+/* ---- life ---- */
+
+qp_status launch_open(cuda_device *c, qp_error *err) {
+    launch_queue *q = &c->queue;
+    void *tables;
+    q->list = mem_array(1, LAUNCH_BYTES);
+    if (!q->list) return err_no_memory(err, LAUNCH_BYTES, "the list of a step's launches");
+    ERR_TRY(cuda_take(c, &tables, LAUNCH_TABLE_BYTES, err));
+    q->tables = tables;
+    for (int i = 0; i < 2; i++) {
+        void *host;
+        drv_result result = c->drv.host_take(&host, LAUNCH_TABLE_BYTES, 0);
+        if (result) return drv_failed(&c->drv, result, "cuda: pinned memory", err);
+        q->host[i] = host;
+        result = c->drv.event_create(&q->gone[i], DRV_EVENT_PLAIN);
+        if (result) return drv_failed(&c->drv, result, "cuda: an event", err);
+    }
+    return QP_OK;
+}
+
+static void forget(cuda_device *c, launch_graph *g) {
+    if (g->exec) c->drv.graph_exec_free(g->exec);
+    mem_free(g->list);
+    *g = (launch_graph){0};
+}
+
+void launch_close(cuda_device *c) {
+    launch_queue *q = &c->queue;
+    for (int i = 0; i < LAUNCH_GRAPHS; i++) forget(c, &q->graphs[i]);
+    for (int i = 0; i < 2; i++) {
+        if (q->gone[i]) c->drv.event_destroy(q->gone[i]);
+        if (q->host[i]) c->drv.host_give(q->host[i]);
+    }
+    if (q->tables) cuda_give(c, q->tables);
+    mem_free(q->list);
+    *q = (launch_queue){0};
+}
+
+/* ---- tables ---- */
+
+/* Waits until the half that is to be filled has been read. */
+static bool make_ready(cuda_device *c) {
+    launch_queue *q = &c->queue;
+    if (!q->is_travelling[q->filling]) return true;
+    if (cuda_noted(c, c->drv.event_wait(q->gone[q->filling]), "cuda: waiting for a copy")) return false;
+    q->is_travelling[q->filling] = false;
+    return true;
+}
+
+void *launch_table(cuda_device *c, size_t bytes) {
+    launch_queue *q = &c->queue;
+    if (bytes > LAUNCH_TABLE_BYTES) {
+        if (c->failure.code == QP_OK)
+            err_set(&c->failure, QP_TOO_LARGE, 0, "cuda: a step's table of %zu bytes, allowed are %d", bytes,
+                    LAUNCH_TABLE_BYTES);
+        return NULL;
+    }
+    if (q->table_used + bytes > LAUNCH_TABLE_BYTES || q->used + LAUNCH_OP_BYTES > LAUNCH_BYTES) launch_flush(c);
+    return make_ready(c) ? q->host[q->filling] + q->table_used : NULL;
+}
+
+/* Layers ask for the same tables one after the other: what is there already is used again. */
+static const void *find_recent(const launch_queue *q, const void *host, size_t bytes) {
+    for (int i = 0; i < q->n_recent; i++)
+        if (q->recent[i].bytes == bytes && !memcmp(q->host[q->filling] + q->recent[i].at, host, bytes))
+            return q->tables + q->recent[i].at;
+    return NULL;
+}
+
+const void *launch_table_done(cuda_device *c, void *host, size_t bytes) {
+    launch_queue *q = &c->queue;
+    const void *old = find_recent(q, host, bytes);
+    if (old) return old;
+    const size_t at = q->table_used;
+    const int slot = q->n_recent < LAUNCH_RECENT ? q->n_recent++ : (int)(at / ALIGN % LAUNCH_RECENT);
+    q->recent[slot].at = at;
+    q->recent[slot].bytes = bytes;
+    q->table_used = aligned(at + bytes);
+    return q->tables + at;
+}
+
+const void *launch_table_of(cuda_device *c, const void *from, size_t bytes) {
+    void *host = launch_table(c, bytes);
+    if (!host) return NULL;
+    memcpy(host, from, bytes);
+    return launch_table_done(c, host, bytes);
+}
+
+/* ---- launches ---- */
+
+static unsigned blocks(int64_t n) { return n > 0 ? (unsigned)n : 1; }
+
+void launch_push(cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes) {
+    launch_queue *q = &c->queue;
+    const launch_head head = {.kernel = kernel,
+                              .arg_bytes = (uint32_t)arg_bytes,
+                              .shared_bytes = (uint32_t)shape.shared_bytes,
+                              .threads = (uint32_t)shape.threads,
+                              .grid = {blocks(shape.x), blocks(shape.y), blocks(shape.z)}};
+    if (c->failure.code != QP_OK) return;
+    if (q->used + sizeof head + aligned(arg_bytes) > LAUNCH_BYTES) launch_flush(c);
+    memcpy(q->list + q->used, &head, sizeof head);
+    memset(q->list + q->used + sizeof head + arg_bytes, 0, aligned(arg_bytes) - arg_bytes);
+    memcpy(q->list + q->used + sizeof head, args, arg_bytes);
+    q->used += sizeof head + aligned(arg_bytes);
+}
+
+static void launch_one(cuda_device *c, const launch_head *head, void *args) {
+    void *list[] = {args};
+    const drv_result result = c->drv.launch(c->kernels[head->kernel], head->grid[0], head->grid[1], head->grid[2],
+                                            head->threads, 1, 1, head->shared_bytes, c->stream, list, NULL);
+    if (cuda_noted(c, result, "cuda: a kernel does not start"))
+        log_line(&c->log, QP_LOG_ERROR, "cuda: kernel %s, %u x %u x %u blocks of %u", names[head->kernel],
+                 head->grid[0], head->grid[1], head->grid[2], head->threads);
+}
+
+/* Returns how many there were. */
+static int launch_all(cuda_device *c) {
+    int n = 0;
+    for (size_t at = 0; at < c->queue.used && c->failure.code == QP_OK; n++) {
+        launch_head head;
+        memcpy(&head, c->queue.list + at, sizeof head);
+        launch_one(c, &head, c->queue.list + at + sizeof head);
+        at += sizeof head + aligned(head.arg_bytes);
+    }
+    return n;
+}
+
+/* ---- graphs ---- */
+
+static launch_graph *find_graph(launch_queue *q, uint64_t hash) {
+    for (int i = 0; i < LAUNCH_GRAPHS; i++) {
+        launch_graph *g = &q->graphs[i];
+        if (g->list && g->hash == hash && g->bytes == q->used && !memcmp(g->list, q->list, q->used)) return g;
+    }
+    return NULL;
+}
+
+/* Remembers the list; without memory for that it will be launched piece by piece. */
+static void remember(cuda_device *c, uint64_t hash) {
+    launch_queue *q = &c->queue;
+    launch_graph *oldest = &q->graphs[0];
+    for (int i = 1; i < LAUNCH_GRAPHS; i++)
+        if (q->graphs[i].last_used < oldest->last_used) oldest = &q->graphs[i];
+    forget(c, oldest);
+    *oldest = (launch_graph){.list = mem_copy(q->list, q->used, 1), .bytes = q->used, .hash = hash};
+    oldest->last_used = q->n_flushes;
+}
+
+/* Makes a graph of the list by launching it into a capture. */
+static void capture(cuda_device *c, launch_graph *g) {
+    drv_graph graph = NULL;
+    if (cuda_noted(c, c->drv.capture_begin(c->stream, DRV_CAPTURE_RELAXED), "cuda: a graph")) return;
+    launch_all(c);
+    if (cuda_noted(c, c->drv.capture_end(c->stream, &graph), "cuda: a graph")) return;
+    cuda_noted(c, c->drv.graph_make(&g->exec, graph, 0), "cuda: a graph");
+    c->drv.graph_free(graph);
+}
+
+static void submit(cuda_device *c) {
+    launch_queue *q = &c->queue;
+    const uint64_t hash = hash_bytes(q->list, q->used, 0);
+    launch_graph *g = q->used > GRAPH_LAUNCHES * sizeof(launch_head) ? find_graph(q, hash) : NULL;
+    if (g) {
+        g->last_used = q->n_flushes;
+        if (!g->exec) capture(c, g);
+        if (g->exec) cuda_noted(c, c->drv.graph_launch(g->exec, c->stream), "cuda: a graph does not start");
+    } else if (launch_all(c) >= GRAPH_LAUNCHES) {
+        remember(c, hash);
+    }
+}
+
+void launch_flush(cuda_device *c) {
+    launch_queue *q = &c->queue;
+    q->n_flushes++;
+    if (q->table_used && c->failure.code == QP_OK) {
+        const int half = q->filling;
+        const drv_result result =
+            c->drv.copy_up((drv_ptr)(uintptr_t)q->tables, q->host[half], q->table_used, c->stream);
+        if (!cuda_noted(c, result, "cuda: copying a step's tables") &&
+            !cuda_noted(c, c->drv.event_record(q->gone[half], c->stream), "cuda: an event"))
+            q->is_travelling[half] = true;
+        q->filling = 1 - half;
+    }
+    if (q->used && c->failure.code == QP_OK) submit(c);
+    q->used = q->table_used = 0;
+    q->n_recent = 0;
+}

@@ -1,0 +1,121 @@
+/* launch.h — the kernels by name, and the queue of what a step launches.
+ *
+ * Ops append launches and the small tables they need (ids, pages) to the queue. launch_flush sends all tables with one
+ * copy and then submits the launches in order: the first time one by one; a list of launches that comes again and
+ * again, as a decode step's does, as one CUDA graph. Nothing here is allocated while steps run. */
+#ifndef DEV_CUDA_LAUNCH_H
+#define DEV_CUDA_LAUNCH_H
+
+#include "drv.h"
+#include "kargs.h"
+
+#define ATTEND_KERNELS(X, n)                                                                                           \
+    X(k_attend_f16_##n)                                                                                                \
+    X(k_attend_f32_##n) X(k_attend_page_f16_##n) X(k_attend_page_f32_##n) X(k_attend_merge_##n)
+
+#define CUDA_KERNELS(X)                                                                                                \
+    X(k_embed_f32)                                                                                                     \
+    X(k_embed_f16)                                                                                                     \
+    X(k_embed_bf16)                                                                                                    \
+    X(k_norm)                                                                                                          \
+    X(k_gate)                                                                                                          \
+    X(k_clamped_gate)                                                                                                  \
+    X(k_xielu)                                                                                                         \
+    X(k_limit)                                                                                                         \
+    X(k_add)                                                                                                           \
+    X(k_copy_wide)                                                                                                     \
+    X(k_copy_bytes)                                                                                                    \
+    X(k_exact_f32_1)                                                                                                   \
+    X(k_exact_f16_1)                                                                                                   \
+    X(k_exact_bf16_1)                                                                                                  \
+    X(k_exact_f32_8)                                                                                                   \
+    X(k_exact_f16_8)                                                                                                   \
+    X(k_exact_bf16_8)                                                                                                  \
+    X(k_narrow_f16)                                                                                                    \
+    X(k_narrow_bf16)                                                                                                   \
+    X(k_tile)                                                                                                          \
+    X(k_tiled_f16_1)                                                                                                   \
+    X(k_tiled_bf16_1)                                                                                                  \
+    X(k_tiled_f16_4)                                                                                                   \
+    X(k_tiled_bf16_4)                                                                                                  \
+    X(k_tiled_f16_8)                                                                                                   \
+    X(k_tiled_bf16_8)                                                                                                  \
+    X(k_rope_store_f16)                                                                                                \
+    X(k_rope_store_f32)                                                                                                \
+    X(k_latent_store_f16)                                                                                              \
+    X(k_latent_store_f32)                                                                                              \
+    ATTEND_KERNELS(X, 1) ATTEND_KERNELS(X, 4) ATTEND_KERNELS(X, 8) X(k_route) X(k_group) X(k_weigh) X(k_mix)
+
+typedef enum kernel_id {
+#define X(name) KERNEL_##name,
+    CUDA_KERNELS(X)
+#undef X
+        KERNEL_COUNT
+} kernel_id;
+
+const char *launch_kernel_name(kernel_id kernel);
+
+enum {
+    LAUNCH_TABLE_BYTES = 4 << 20, /* of tables on their way at once */
+    LAUNCH_BYTES = 4 << 20,       /* of launches */
+    LAUNCH_OP_BYTES = 64 << 10,   /* of one op's */
+    LAUNCH_RECENT = 8,            /* tables that may be used again */
+    LAUNCH_GRAPHS = 16,
+};
+
+/* A launch; its arguments lie behind it. */
+typedef struct launch_head {
+    uint32_t kernel, arg_bytes, shared_bytes, threads;
+    uint32_t grid[3];
+    uint32_t unused;
+} launch_head;
+
+/* A list of launches that has been made a graph, or may become one when it comes again. */
+typedef struct launch_graph {
+    uint8_t *list;
+    size_t bytes;
+    uint64_t hash, last_used;
+    drv_graph_exec exec; /* NULL: seen once */
+} launch_graph;
+
+typedef struct launch_queue {
+    uint8_t *list; /* [LAUNCH_BYTES] */
+    size_t used;
+    uint8_t *tables;       /* device memory, [LAUNCH_TABLE_BYTES] */
+    uint8_t *host[2];      /* pinned; one is filled while the other travels */
+    drv_event gone[2];     /* recorded behind the copy of each */
+    bool is_travelling[2]; /* it was recorded */
+    int filling;
+    size_t table_used;
+    struct {
+        size_t at, bytes;
+    } recent[LAUNCH_RECENT];
+    int n_recent;
+    launch_graph graphs[LAUNCH_GRAPHS];
+    uint64_t n_flushes;
+} launch_queue;
+
+struct cuda_device;
+
+qp_status launch_open(struct cuda_device *c, qp_error *err);
+void launch_close(struct cuda_device *c);
+
+typedef struct launch_shape {
+    int64_t x, y, z; /* blocks; 0 counts as 1 */
+    int threads;
+    size_t shared_bytes;
+} launch_shape;
+
+/* Appends a launch with the struct that the kernel takes. All of these need the device's lock. */
+void launch_push(struct cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes);
+/* Memory of `bytes` that the caller fills and hands to launch_table_done, whose result is the table's place in device
+ * memory for the launches of this op. NULL: the step has failed. An op may have one table, made before its first
+ * launch: either may have to flush. */
+void *launch_table(struct cuda_device *c, size_t bytes);
+const void *launch_table_done(struct cuda_device *c, void *host, size_t bytes);
+/* Both, of what lies in one piece. */
+const void *launch_table_of(struct cuda_device *c, const void *from, size_t bytes);
+/* Submits all that is queued. */
+void launch_flush(struct cuda_device *c);
+
+#endif

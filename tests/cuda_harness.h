@@ -1,0 +1,26 @@
+/* cuda_harness.h — where tests find a CUDA device: the machine's GPU, and the emulated one beside the test program. */
+#ifndef CUDA_HARNESS_H
+#define CUDA_HARNESS_H
+
+#include "dev/cuda/cuda_open.h"
+#include "dev/dev.h"
+#include "harness.h"
+
+/* The library that tests/cuda/emulate.cpp becomes; false where there was no C++ compiler. */
+static inline bool cuda_emulated_path(char *out, size_t capacity) {
+    const ssize_t n = readlink("/proc/self/exe", out, capacity - 32);
+    if (n <= 0) return false;
+    out[n] = '\0';
+    strcpy(strrchr(out, '/') + 1, "cuda_emulated.so");
+    return access(out, R_OK) == 0;
+}
+
+static inline bool cuda_has_gpu(void) {
+    device *d;
+    qp_error why;
+    if (cuda_open(&d, &(dev_options){0}, &why) != QP_OK) return false;
+    dev_close(d);
+    return true;
+}
+
+#endif

@@ -1,0 +1,85 @@
+# The kernels of src/dev/cuda/kernels, compiled by nvcc and put into the library as bytes. Included by CMakeLists.txt.
+#
+# nvcc is looked for in PATH, CUDA_HOME and the folder that tools/setup-cuda.sh fills. Without it the build goes on with
+# images_none.c, and `quipu devices` says that there are no kernels.
+set(QUIPU_CUDA AUTO CACHE STRING "kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON (it must be) or OFF")
+set(QUIPU_CUDA_ARCHITECTURES "80;86;89;90a;100;120" CACHE STRING
+    "GPU architectures to compile for; fewer compile faster. The last one is added as PTX for what comes later")
+set(QUIPU_CUDA_FOLDER "$ENV{HOME}/.cache/quipu/cuda" CACHE PATH "where tools/setup-cuda.sh has put the compiler")
+set(QUIPU_CUDA_REPORT "${CMAKE_BINARY_DIR}/cuda/report" CACHE INTERNAL "")
+
+set(images_source src/dev/cuda/images_none.c)
+if(NOT QUIPU_CUDA STREQUAL OFF AND NOT QUIPU_FUZZ)
+  find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin ${QUIPU_CUDA_FOLDER}/nvidia/cu13/bin /usr/local/cuda/bin
+               DOC "the CUDA compiler")
+  if(NVCC)
+    file(GLOB kernels CONFIGURE_DEPENDS src/dev/cuda/kernels/*.cu)
+    file(GLOB kernel_headers CONFIGURE_DEPENDS src/dev/cuda/kernels/*.cuh)
+    set(targets)
+    foreach(architecture ${QUIPU_CUDA_ARCHITECTURES})
+      list(APPEND targets -gencode arch=compute_${architecture},code=sm_${architecture})
+    endforeach()
+    list(GET QUIPU_CUDA_ARCHITECTURES -1 newest)
+    string(REGEX REPLACE "[a-z]" "" newest_plain ${newest})
+    list(APPEND targets -gencode arch=compute_${newest_plain},code=compute_${newest_plain})
+    set(images)
+    set(table "")
+    foreach(kernel ${kernels})
+      get_filename_component(name ${kernel} NAME_WE)
+      set(image ${CMAKE_BINARY_DIR}/cuda/${name}.fatbin)
+      add_custom_command(OUTPUT ${image} ${image}.log VERBATIM
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
+        COMMAND sh ${CMAKE_SOURCE_DIR}/tools/nvcc.sh ${image} ${NVCC} -std=c++17 -O3 ${targets} -Xptxas -v -fatbin
+                ${kernel}
+        DEPENDS ${kernel} ${kernel_headers} src/dev/cuda/kargs.h tools/nvcc.sh
+        COMMENT "nvcc ${name}.cu")
+      list(APPEND images ${image})
+      string(APPEND table "IMAGE(${name}, \"${image}\")\n")
+    endforeach()
+    list(JOIN QUIPU_CUDA_ARCHITECTURES " " architectures)
+    string(REGEX REPLACE "IMAGE\\(([a-z0-9_]+),[^\n]*\n" "    {\"\\1\", image_\\1},\n" entries "${table}")
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/cuda/images.c @ONLY CONTENT
+"/* Made by tools/cuda_images.cmake. */
+#include \"dev/cuda/images.h\"
+#include <stddef.h>
+#define IMAGE(name, file) \\
+    extern const unsigned char image_##name[] __attribute__((visibility(\"hidden\"))); \\
+    __asm__(\".pushsection .rodata\\n.balign 64\\n.hidden image_\" #name \"\\n.globl image_\" #name \"\\nimage_\" #name \
+            \":\\n.incbin \\\"\" file \"\\\"\\n.byte 0\\n.popsection\\n\");
+@table@
+const cuda_image cuda_images[] = {
+@entries@    {NULL, NULL}};
+const char cuda_architectures[] = \"@architectures@\";
+")
+    set(images_source ${CMAKE_BINARY_DIR}/cuda/images.c)
+    set_source_files_properties(${images_source} PROPERTIES OBJECT_DEPENDS "${images}"
+                                COMPILE_OPTIONS "-Wno-overlength-strings")
+    message(STATUS "kernels for GPUs: ${architectures}, by ${NVCC}")
+  elseif(QUIPU_CUDA STREQUAL ON)
+    message(FATAL_ERROR "QUIPU_CUDA is ON, but there is no nvcc; 'tools/setup-cuda.sh' installs one")
+  else()
+    message(STATUS "kernels for GPUs are left out, there is no nvcc ('tools/setup-cuda.sh' installs one)")
+  endif()
+endif()
+if(TARGET quipu_dev)
+  target_sources(quipu_dev PRIVATE ${images_source})
+  target_link_libraries(quipu_dev PUBLIC ${CMAKE_DL_LIBS})
+endif()
+
+# The same kernels as plain C++ in a libcuda of its own (tests/cuda/emulate.cpp), so that tests run them where there is
+# no GPU. Kernels that need a GPU's own instructions are left out; the device does without them on such an old "GPU".
+include(CheckLanguage)
+check_language(CXX)
+if(CMAKE_CXX_COMPILER AND CMOCKA_FOUND AND NOT QUIPU_FUZZ)
+  enable_language(CXX)
+  set(emulated rows matmul_exact matmul_tiled rope attend experts)
+  list(TRANSFORM emulated REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/dev/cuda/kernels/\\1.cu")
+  set_source_files_properties(${emulated} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+  add_library(cuda_emulated MODULE tests/cuda/emulate.cpp ${emulated})
+  target_compile_options(cuda_emulated PRIVATE
+    -O1 -std=c++17 -Wno-unknown-pragmas -Wno-unused-function
+    -Wno-unused-command-line-argument -fno-sanitize=undefined,thread)
+  target_include_directories(cuda_emulated PRIVATE include src tests/cuda)
+  target_link_libraries(cuda_emulated PRIVATE quipu_quant ${CMAKE_DL_LIBS})
+  set_target_properties(cuda_emulated PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests PREFIX "")
+endif()
