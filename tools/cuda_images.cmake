@@ -44,8 +44,8 @@ if(NOT QUIPU_CUDA STREQUAL OFF AND NOT QUIPU_FUZZ)
 #include <stddef.h>
 #define IMAGE(name, file) \\
     extern const unsigned char image_##name[] __attribute__((visibility(\"hidden\"))); \\
-    __asm__(\".pushsection .rodata\\n.balign 64\\n.hidden image_\" #name \"\\n.globl image_\" #name \"\\nimage_\" #name \
-            \":\\n.incbin \\\"\" file \"\\\"\\n.byte 0\\n.popsection\\n\");
+    __asm__(\".pushsection .rodata\\n.balign 64\\n.hidden image_\" #name \"\\n.globl image_\" #name \"\\n\" \
+            \"image_\" #name \":\\n.incbin \\\"\" file \"\\\"\\n.byte 0\\n.popsection\\n\");
 @table@
 const cuda_image cuda_images[] = {
 @entries@    {NULL, NULL}};
@@ -74,7 +74,8 @@ if(CMAKE_CXX_COMPILER AND CMOCKA_FOUND AND NOT QUIPU_FUZZ)
   enable_language(CXX)
   set(emulated rows matmul_exact matmul_tiled rope attend experts)
   list(TRANSFORM emulated REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/dev/cuda/kernels/\\1.cu")
-  set_source_files_properties(${emulated} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+  set_source_files_properties(${emulated} PROPERTIES LANGUAGE CXX
+                              COMPILE_OPTIONS "-xc++;-include;${CMAKE_SOURCE_DIR}/tests/cuda/emulate.h")
   add_library(cuda_emulated MODULE tests/cuda/emulate.cpp ${emulated})
   target_compile_options(cuda_emulated PRIVATE
     -O1 -std=c++17 -Wno-unknown-pragmas -Wno-unused-function

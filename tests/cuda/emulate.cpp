@@ -6,6 +6,7 @@
  * A block's threads are coroutines on stacks of their own, run in turns by one thread. The tricky thing is what an
  * exchange of values between lanes may overwrite: there are two sets of slots, used alternately, and no lane can be two
  * exchanges ahead of another. */
+#include "emulate.h"
 #include "../../src/dev/cuda/kernels/kernel.cuh"
 #include <dlfcn.h>
 #include <stdlib.h>

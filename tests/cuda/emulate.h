@@ -1,8 +1,8 @@
 /* emulate.h — what CUDA's headers give to a kernel, so that kernels can be compiled as plain C++ and run without a GPU.
  *
- * Included by kernel.cuh where nvcc is not the compiler. A thread of a block is a coroutine (emulate.cpp): it runs until
- * it meets others at a barrier or in an exchange between the lanes of its warp. Slow, but exact about who waits for
- * whom, and memory checkers see every access. */
+ * Included before a kernel by the build. A thread of a block is a coroutine (emulate.cpp): it runs
+ * until it meets others at a barrier or in an exchange between the lanes of its warp. Slow, but exact about who waits
+ * for whom, and memory checkers see every access. */
 #ifndef TESTS_CUDA_EMULATE_H
 #define TESTS_CUDA_EMULATE_H
 

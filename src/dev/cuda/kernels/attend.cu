@@ -17,10 +17,10 @@ struct tile {
 
 /* Shared memory, cut by hand. */
 struct room {
-    float *q;      /* [queries][head_dim], scaled */
-    float *scores; /* [queries][K_PAGE], then weights */
-    float *merged; /* [queries][v_dim] */
-    float *halves; /* [queries][THREADS] */
+    float *q;                                                   /* [queries][head_dim], scaled */
+    float *scores;                                              /* [queries][K_PAGE], then weights */
+    float *merged;                                              /* [queries][v_dim] */
+    float *halves;                                              /* [queries][THREADS] */
     float *best, *total, *page_best, *page_total, *keep, *take; /* [queries] */
     int *begin, *end;                                           /* [queries]: slots of the page */
 };
@@ -210,7 +210,8 @@ static __device__ bool weigh_page(const room &m, const k_attend_args &a, const t
                                   int *begin, int *end) {
     const int64_t number = a.pages[t.span.pages + page];
     const T *keys = (const T *)(a.kv.k + number * a.kv.page_stride) + (int64_t)t.kv_head * K_PAGE * a.kv.head_dim;
-    *values = a.kv.v ? (const T *)(a.kv.v + number * a.kv.page_stride) + (int64_t)t.kv_head * K_PAGE * a.kv.v_dim : keys;
+    *values =
+        a.kv.v ? (const T *)(a.kv.v + number * a.kv.page_stride) + (int64_t)t.kv_head * K_PAGE * a.kv.v_dim : keys;
     see(m, a, t, page, QUERIES);
     __syncthreads();
     see_any(m, QUERIES, begin, end);
@@ -246,8 +247,7 @@ template <class T, int QUERIES> static __device__ void attend(const k_attend_arg
     __syncthreads();
     for (int q = 0; q < t.n_queries; q++)
         for (int d = i; d < dim; d += THREADS)
-            result_at(a, t, q)[d] =
-                divide(a, m.merged[q * dim + d], m.best[q], m.total[q], t.head + q % t.n_heads);
+            result_at(a, t, q)[d] = divide(a, m.merged[q * dim + d], m.best[q], m.total[q], t.head + q % t.n_heads);
 }
 
 /* Where a page's result of a tile lies. */

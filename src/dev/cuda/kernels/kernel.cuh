@@ -1,8 +1,8 @@
 /* kernel.cuh — what the general kernels share: 16-bit floats, sums over a warp, the tensor cores' product.
  *
  * Sums are written with fixed order and explicit fused operations, so that two kernels that must agree bit for bit do,
- * whatever the compiler makes of them. tests/cuda/emulate.h stands in for the toolkit's headers where these kernels
- * are run without a GPU. */
+ * whatever the compiler makes of them. tests/cuda/emulate.h, included before all else, stands in for the toolkit's
+ * headers where these kernels are run without a GPU. */
 #ifndef DEV_CUDA_KERNELS_KERNEL_CUH
 #define DEV_CUDA_KERNELS_KERNEL_CUH
 
@@ -12,8 +12,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) type name[]
-#else
-#include "emulate.h"
 #endif
 
 #define KERNEL extern "C" __global__ void
@@ -82,9 +80,7 @@ static __device__ __forceinline__ float block_sum(float x, float *room) {
     return x;
 }
 
-static __device__ __forceinline__ int64_t thread_index(void) {
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
+static __device__ __forceinline__ int64_t thread_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 static __device__ __forceinline__ int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }
 
 /* Where element (row, k) of a matrix lies among tiles of K_TILE_ROWS x K_TILE_DEPTH. A lane of the warp holds eight

@@ -33,7 +33,8 @@ template <class T, int ROWS> static __device__ void multiply(const k_matmul_args
         const int i = row + r < n_rows ? row + r : n_rows - 1;
         x[r] = (const float *)a.x + (int64_t)(list ? list[i] / a.groups.x_divisor : i) * a.x_stride;
     }
-    for (int o = 0; o < OUTPUTS; o++) weights[o] = w + (first + o < p.n_out ? first + o : p.n_out - 1) * (int64_t)a.n_in;
+    for (int o = 0; o < OUTPUTS; o++)
+        weights[o] = w + (first + o < p.n_out ? first + o : p.n_out - 1) * (int64_t)a.n_in;
 #pragma unroll 2
     for (int k = lane; k < a.n_in; k += WARP) {
         float values[ROWS];

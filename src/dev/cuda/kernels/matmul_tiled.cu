@@ -49,7 +49,8 @@ KERNEL k_tile(const k_tile_args a) {
         const int in_tile = (int)(i % (K_TILE_ROWS * K_TILE_DEPTH)), half = in_tile % 8, lane = in_tile / 8 % WARP;
         const int64_t tile = i / (K_TILE_ROWS * K_TILE_DEPTH);
         const int64_t row = tile / per_row * K_TILE_ROWS + lane / 4 + half / 2 % 2 * 8;
-        const int64_t k = tile % per_row * K_TILE_DEPTH + lane % 4 * 8 + in_tile / (8 * WARP) * 4 + half / 4 * 2 + half % 2;
+        const int64_t k =
+            tile % per_row * K_TILE_DEPTH + lane % 4 * 8 + in_tile / (8 * WARP) * 4 + half / 4 * 2 + half % 2;
         const bool is_there = row < a.n_out && k < a.n_in;
         ((uint16_t *)a.tiles)[i] = is_there ? ((const uint16_t *)a.rows)[row * a.n_in + k] : (uint16_t)0;
     }

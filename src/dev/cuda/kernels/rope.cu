@@ -26,8 +26,7 @@ static __device__ void turn_head(float *head, const float *cosines, const float 
 }
 
 /* Element d of `slot` is `step` elements behind the one before. */
-template <class T>
-static __device__ void store(uint8_t *page, int64_t at, int64_t step, const float *from, int n) {
+template <class T> static __device__ void store(uint8_t *page, int64_t at, int64_t step, const float *from, int n) {
     for (int d = threadIdx.x % WARP; d < n; d += WARP) put_float((T *)page + at + d * step, from[d]);
 }
 
@@ -55,8 +54,8 @@ template <class T> static __device__ void rope_store(const k_rope_args &a) {
     }
     const bool is_q = h < a.n_heads;
     if (!is_q) h -= a.n_heads;
-    float *head = shared + threadIdx.x / WARP * dim, *from = is_q ? a.q + (row * a.n_heads + h) * dim
-                                                                  : a.k + (row * kv_heads + h) * dim;
+    float *head = shared + threadIdx.x / WARP * dim,
+          *from = is_q ? a.q + (row * a.n_heads + h) * dim : a.k + (row * kv_heads + h) * dim;
     const float *weight = is_q ? a.q_norm : a.k_norm;
     for (int i = lane; i < dim; i += WARP) head[i] = from[i];
     __syncwarp();
