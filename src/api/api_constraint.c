@@ -319,7 +319,9 @@ static qp_status filter_mask(void *user, uint32_t *mask, int vocabulary, bool *m
     follower *f = user;
     ERR_TRY(follower_mask(f, &bits, &info, err));
     const size_t words = ((size_t)vocabulary + 31) / 32, known = ((size_t)follower_vocabulary(f) + 31) / 32;
-    for (size_t i = 0; i < words; i++) mask[i] &= i < known ? bits[i] : 0;
+    const size_t both = words < known ? words : known;
+    for (size_t i = 0; i < both; i++) mask[i] &= bits[i];
+    for (size_t i = both; i < words; i++) mask[i] = 0;
     *may_end = info.may_end;
     if (info.may_end || info.allowed) return QP_OK;
     return err_set(err, QP_INTERNAL, 0, "constraint: no token of this vocabulary can continue the text");
@@ -345,6 +347,10 @@ static qp_status filter_clone(void *user, qp_filter *out, qp_error *err) {
     ERR_TRY(follower_clone(&f, user, err));
     *out = filter_of(f);
     return QP_OK;
+}
+
+void constraint_start(const qp_filter *f, bool is_ahead) {
+    if (f->mask == filter_mask) follower_start(f->user, is_ahead);
 }
 
 static qp_status get_ahead(shelf *s, ahead **out, qp_error *err) {

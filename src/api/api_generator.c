@@ -1,5 +1,6 @@
 /* api_generator.c — generators behind their public handle: options checked, numbers told, prefixes saved. */
 #include "handles.h"
+#include "base/cpuid.h"
 #include "base/mem.h"
 #include "cache/prefix_file.h"
 #include "gen/seq.h"
@@ -52,6 +53,7 @@ qp_status qp_generator_new(qp_generator **out, const qp_model *m, const qp_gener
     if (!g) return err_no_memory(err, sizeof *g, "a generator");
     g->model = m;
     g->max_length = most_tokens(m, o.max_length);
+    g->has_spare_core = m->model->dev->threads < cpu_usable_cores();
     const tok *t = m->tokenizer ? m->tokenizer->tok : NULL;
     qp_status status = token_sets_open(&g->sets, t, m->model->shape.vocabulary, err);
     if (status == QP_OK) status = engine_new(&g->engine, m->model, &inner, err);

@@ -214,6 +214,7 @@ static qp_status make_job(qp_job **out, const qp_generator *g, gathered *a, qp_e
     a->setup.mailbox.handle = handle;
     const qp_status status = job_new(&handle->job, &a->setup, g->engine->inbox, err);
     if (status != QP_OK) return mem_free(handle), status;
+    for (size_t i = 0; i < a->setup.n_filters; i++) constraint_start(&a->setup.filters[i], g->has_spare_core);
     job_take_sets(handle->job, a->breakers, a->keep);
     a->breakers = a->keep = NULL;
     *out = handle;

@@ -13,6 +13,8 @@
 typedef struct shelf shelf;
 qp_status shelf_open(shelf **out, const tok *t, qp_error *err);
 void shelf_close(shelf *s);
+/* A job begins to follow the filter, if it is one of ours: whether threads besides the model's have its masks ready. */
+void constraint_start(const qp_filter *f, bool is_ahead);
 
 struct qp_model {
     model *model;
@@ -29,6 +31,7 @@ struct qp_generator {
     engine *engine;
     token_sets sets;
     uint64_t max_length; /* 0: the cache's */
+    bool has_spare_core; /* that no thread of the model keeps busy */
 };
 
 struct qp_adapter {

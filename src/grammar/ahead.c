@@ -1,4 +1,9 @@
-/* ahead.c — a few threads, a list of followers that want a mask, one lock. */
+/* ahead.c — a few threads, a list of followers that want a mask, one lock.
+ *
+ * Workers help only on cores that nobody else uses: on a core of the model's own a worker stops a thread that all
+ * others of the step wait for, which costs the step more than the mask does. So a follower is told (follower_start),
+ * and else its masks are made when they are asked for, by the engine's threads for sampling, all jobs of a step at
+ * once. */
 #include "ahead.h"
 #include "forced.h"
 #include "base/bell.h"
@@ -22,6 +27,8 @@ struct follower {
     qp_error error;
     task_state state;            /* under the bell */
     follower *next;              /* in the list of those that wait */
+    bool is_ahead;               /* workers make the masks, else whoever asks */
+    bool has_forced;             /* they were looked for */
     int32_t forced[MOST_FORCED]; /* [n_forced], of which n_taken have come */
     size_t n_forced, n_taken;
     strbuf head;     /* of the first token, not part of the text */
@@ -61,6 +68,7 @@ static qp_status healed_mask(follower *f) {
 static bool heals(const follower *f) { return f->head.bytes && !f->n_tokens; }
 
 static void find_forced(follower *f) {
+    f->has_forced = true;
     f->n_forced = f->n_taken = 0;
     if (f->status != QP_OK || !f->a->tok || f->info.may_end || !f->info.allowed || f->info.allowed > FEW) return;
     if (f->info.only >= 0)
@@ -70,13 +78,9 @@ static void find_forced(follower *f) {
 }
 
 static void make_mask(follower *f) {
-    if (heals(f)) {
-        f->status = healed_mask(f);
-        f->n_forced = 0;
-        return;
-    }
-    f->status = matcher_mask(f->m, f->bits, &f->info, &f->error);
-    find_forced(f);
+    f->has_forced = heals(f); /* then there are none */
+    f->n_forced = f->n_taken = 0;
+    f->status = heals(f) ? healed_mask(f) : matcher_mask(f->m, f->bits, &f->info, &f->error);
 }
 
 /* ---- threads ---- */
@@ -101,6 +105,7 @@ static void *work(void *user) {
         }
         bell_unlock(&a->bell);
         make_mask(f);
+        if (!f->has_forced) find_forced(f);
         bell_lock(&a->bell);
         f->state = TASK_DONE;
         bell_ring(&a->bell);
@@ -195,7 +200,6 @@ static qp_status open_follower(follower **out, ahead *a, matcher *m, const trie 
         return err_no_memory(err, words * 4, "filter");
     }
     *f = (follower){.a = a, .m = m, .vocabulary = vocabulary, .n_ids = n_ids, .bits = bits};
-    submit(f);
     *out = f;
     return QP_OK;
 }
@@ -228,7 +232,14 @@ qp_status follower_heal(follower *f, span head, qp_error *err) {
     return strbuf_status(&f->head, err, "filter");
 }
 
-size_t follower_forced(const follower *f, int32_t *ids, size_t most) {
+void follower_start(follower *f, bool is_ahead) {
+    settle(f);
+    f->is_ahead = is_ahead;
+    if (is_ahead && !heals(f) && f->state == TASK_NONE) submit(f);
+}
+
+size_t follower_forced(follower *f, int32_t *ids, size_t most) {
+    if (!f->has_forced) find_forced(f);
     const size_t left = f->n_forced - f->n_taken, n = left < most ? left : most;
     memcpy(ids, f->forced + f->n_taken, n * sizeof *ids);
     return n;
@@ -261,10 +272,10 @@ qp_status follower_mask(follower *f, const uint32_t **bits, mask_info *info, qp_
 static void prepare(follower *f) {
     f->state = TASK_NONE;
     f->status = QP_OK;
+    f->has_forced = false;
     f->n_forced = f->n_taken = 0;
-    if (heals(f)) return;
+    if (!f->is_ahead || heals(f)) return;
     if (!matcher_mask_known(f->m, f->bits, &f->info)) return submit(f);
-    find_forced(f);
     f->state = TASK_DONE;
 }
 

@@ -1,8 +1,8 @@
 /* ahead.h — masks computed by threads of their own while the model computes logits.
  *
- * A follower wraps a matcher: after each token it has the next mask made, at once if it is remembered, else by a
- * worker, and whoever asks for it waits or, where no worker has begun, makes it himself. The masks are the same either
- * way. api_constraint.c makes filters of followers. */
+ * A follower wraps a matcher: once started, after each token it has the next mask made, at once if it is remembered,
+ * else by a worker, and whoever asks for it waits or, where no worker has begun, makes it himself. The masks are the
+ * same either way. api_constraint.c makes filters of followers. */
 #ifndef GRAMMAR_AHEAD_H
 #define GRAMMAR_AHEAD_H
 
@@ -28,7 +28,10 @@ int follower_vocabulary(const follower *f);
 /* The mask of the present; *bits is borrowed until the next call. */
 qp_status follower_mask(follower *f, const uint32_t **bits, mask_info *info, qp_error *err);
 /* Tokens that must come next, at most `most`, as forced.h has them; after follower_mask. */
-size_t follower_forced(const follower *f, int32_t *ids, size_t most);
+size_t follower_forced(follower *f, int32_t *ids, size_t most);
+/* From now on workers make its masks while others compute, the present one too; without `is_ahead`, as at first, they
+ * are made when they are asked for. */
+void follower_start(follower *f, bool is_ahead);
 /* Before the first mask: the first token's text begins with these bytes, which are not part of what is followed. */
 qp_status follower_heal(follower *f, span head, qp_error *err);
 qp_status follower_accept(follower *f, int32_t id, qp_error *err);

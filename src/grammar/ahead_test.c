@@ -19,7 +19,7 @@ typedef struct job {
     ahead *a;
     grammar *g;
     int seed;
-    bool is_right;
+    bool is_ahead, is_right;
 } job;
 
 static bool is_same_mask(follower *f, matcher *m, uint32_t *choice, int step) {
@@ -40,6 +40,7 @@ static void *run(void *user) {
     matcher *m;
     uint32_t id = 0;
     j->is_right = follower_new(&f, j->a, j->g, NULL) == QP_OK && matcher_new(&m, j->g, NULL) == QP_OK;
+    if (j->is_right) follower_start(f, j->is_ahead);
     for (int step = 0; step < STEPS && j->is_right; step++) {
         j->is_right = is_same_mask(f, m, &id, step + j->seed) && follower_accept(f, (int32_t)id, NULL) == QP_OK &&
                       matcher_accept(m, (int32_t)id, NULL) == QP_OK;
@@ -63,7 +64,7 @@ static void followers_get_the_masks_of_matchers(void **state) {
     for (int i = 0; i < 2; i++)
         assert_int_equal(grammar_compile(&g[i], t, "gbnf", span_of(sources[i]), NULL, NULL, NULL, NULL), QP_OK);
     for (int i = 0; i < JOBS; i++) {
-        jobs[i] = (job){a, g[i % 2], i, false};
+        jobs[i] = (job){a, g[i % 2], i, i != 2, false};
         assert_int_equal(pthread_create(&threads[i], NULL, run, &jobs[i]), 0);
     }
     for (int i = 0; i < JOBS; i++) {
@@ -88,6 +89,7 @@ static void a_refused_token_changes_nothing(void **state) {
     assert_int_equal(ahead_new(&a, 1, NULL), QP_OK);
     assert_int_equal(grammar_compile(&g, t, "regex", SPAN("ab"), NULL, NULL, NULL, NULL), QP_OK);
     assert_int_equal(follower_new(&f, a, g, NULL), QP_OK);
+    follower_start(f, true);
     assert_int_equal(follower_accept(f, 'x', NULL), QP_BAD_ARGUMENT);
     assert_int_equal(follower_mask(f, &bits, &info, NULL), QP_OK);
     assert_int_equal(info.only, 'a');
