@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""What a constraint costs beside llguidance from PyPI: the same schemas, texts and vocabulary, one thread, in one run.
+"""What a constraint costs beside llguidance and XGrammar from PyPI: the same schemas, texts and vocabulary, one
+thread, in one run.
 
-    pip install llguidance tokenizers
-    python3 bench/constrain_peers.py BENCH_CONSTRAIN TOKENIZER_FOLDER SCHEMAS.jsonl [MOST_SCHEMAS]
+    pip install llguidance tokenizers xgrammar
+    python3 bench/constrain_peers.py BENCH_CONSTRAIN TOKENIZER_FOLDER SCHEMAS.jsonl [MOST_SCHEMAS [EVERY]]
 
-BENCH_CONSTRAIN is the program made of bench/constrain.c; it runs before and after the peer, so that a change of the
-machine's speed shows. Prints one JSON object a run. Microseconds at the 50th, 95th, 99th and 100th percentile; every
-schema with caches of its own.
+BENCH_CONSTRAIN is the program made of bench/constrain.c; it runs before and after the peers, so that a change of the
+machine's speed shows. A peer that is not installed is left out, and told. XGrammar compiles for seconds, so with EVERY
+only every so many-th schema is asked of all. Prints one JSON object a run. Microseconds at the 50th, 95th, 99th and
+100th percentile; every schema with caches of its own. `wrong` are valid texts that were refused.
 """
+import importlib.util
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 os.environ["RAYON_NUM_THREADS"] = "1"
@@ -25,60 +29,132 @@ def spread(samples):
                                   (("p50", .5), ("p95", .95), ("p99", .99), ("p99.9", .999), ("max", 1))}}
 
 
-def follow(matcher, ids, bits, masks, accepts):
+class LLGuidance:
+    """One schema at a time through llguidance."""
+    name = "llguidance"
+
+    def __init__(self, base):
+        import llguidance
+        import llguidance.numpy
+        self.lib = llguidance
+        self.tokenizer = llguidance.LLTokenizer(base.to_str())
+        self.bits = llguidance.numpy.allocate_token_bitmask(1, self.tokenizer.vocab_size)
+
+    def compile(self, schema):
+        grammar = self.lib.LLMatcher.grammar_from_json_schema(schema, defaults={"whitespace_flexible": True})
+        first = self.lib.LLMatcher(self.tokenizer, grammar)
+        return None if first.get_error() else grammar
+
+    def matcher(self, grammar):
+        return self.lib.LLMatcher(self.tokenizer, grammar)
+
+    def mask(self, matcher):
+        self.lib.numpy.fill_next_token_bitmask(matcher, self.bits, 0)
+
+    @staticmethod
+    def accept(matcher, token):
+        return matcher.consume_token(token)
+
+    @staticmethod
+    def is_complete(matcher):
+        return matcher.is_accepting()
+
+
+class XGrammar:
+    """One schema at a time through XGrammar. Not strict: what a schema does not forbid is allowed."""
+    name = "xgrammar"
+
+    def __init__(self, base):
+        import xgrammar
+        words = [word for word, _ in sorted(base.get_vocab().items(), key=lambda pair: pair[1])]
+        self.lib = xgrammar
+        ends = [i for i, word in enumerate(words) if word in ("<|endoftext|>", "</s>", "<|end_of_text|>")]
+        is_bytes = "Ġ" in base.get_vocab()
+        kind = xgrammar.VocabType.BYTE_LEVEL if is_bytes else xgrammar.VocabType.BYTE_FALLBACK
+        self.vocabulary = xgrammar.TokenizerInfo(words, kind, stop_token_ids=ends)
+        self.bits = xgrammar.allocate_token_bitmask(1, len(words))
+
+    def compile(self, schema):
+        compiler = self.lib.GrammarCompiler(self.vocabulary, max_threads=1, cache_enabled=False)
+        try:
+            return compiler.compile_json_schema(schema, any_whitespace=True, strict_mode=False)
+        except Exception:  # pylint: disable=broad-exception-caught  (whatever it refuses by)
+            return None
+
+    def matcher(self, grammar):
+        return self.lib.GrammarMatcher(grammar, terminate_without_stop_token=False)
+
+    def mask(self, matcher):
+        matcher.fill_next_token_bitmask(self.bits, 0)
+
+    @staticmethod
+    def accept(matcher, token):
+        return matcher.accept_token(token)
+
+    @staticmethod
+    def is_complete(matcher):
+        return matcher.is_completed()
+
+
+def follow(peer, matcher, ids, masks, accepts):
     """One text, token by token; whether it was accepted."""
-    import llguidance.numpy
     for token in ids:
         begin = time.perf_counter()
-        llguidance.numpy.fill_next_token_bitmask(matcher, bits, 0)
+        peer.mask(matcher)
         masks.append(time.perf_counter() - begin)
         begin = time.perf_counter()
-        fine = matcher.consume_token(token)
+        fine = peer.accept(matcher, token)
         accepts.append(time.perf_counter() - begin)
         if not fine:
             return False
-    return matcher.is_accepting()
+    return peer.is_complete(matcher)
 
 
-def peer(folder, path, most):
-    """Times llguidance."""
-    import llguidance
-    import llguidance.numpy
+def measure(make, folder, path):
+    """Times one peer."""
     import tokenizers
     base = tokenizers.Tokenizer.from_file(folder + "/tokenizer.json")
     begin = time.perf_counter()
-    tokenizer = llguidance.LLTokenizer(base.to_str())
+    peer = make(base)
     vocabulary = time.perf_counter() - begin
-    bits = llguidance.numpy.allocate_token_bitmask(1, tokenizer.vocab_size)
-    compiles, masks, accepts, refused, wrong = [], [], [], 0, 0
-    for line in open(path).read().splitlines()[:most]:
+    compiles, masks, accepts, starts, refused, wrong = [], [], [], [], 0, 0
+    for line in open(path).read().splitlines():
         record = json.loads(line)
+        schema = json.dumps(record["schema"])
         begin = time.perf_counter()
-        grammar = llguidance.LLMatcher.grammar_from_json_schema(
-            json.dumps(record["schema"]), defaults={"whitespace_flexible": True})
-        first = llguidance.LLMatcher(tokenizer, grammar)
+        grammar = peer.compile(schema)
         took = time.perf_counter() - begin
-        if first.get_error():
+        if grammar is None:
             refused += 1
             continue
         compiles.append(took)
-        for i, text in enumerate(record["valid"]):
-            matcher = first if i == 0 else llguidance.LLMatcher(tokenizer, grammar)
-            wrong += not follow(matcher, base.encode(text, add_special_tokens=False).ids, bits, masks, accepts)
-    print(json.dumps({"llguidance": llguidance.__version__ if hasattr(llguidance, "__version__") else "",
-                      "vocabulary_ms": round(vocabulary * 1e3, 1), "compile_us": spread(compiles),
-                      "mask_us": spread(masks), "accept_us": spread(accepts), "refused": refused, "wrong": wrong}))
+        for text in record["valid"]:
+            begin = time.perf_counter()
+            matcher = peer.matcher(grammar)
+            starts.append(time.perf_counter() - begin)
+            ids = base.encode(text, add_special_tokens=False).ids
+            wrong += not follow(peer, matcher, ids, masks, accepts)
+    print(json.dumps({"peer": peer.name, "vocabulary_ms": round(vocabulary * 1e3, 1), "compile_us": spread(compiles),
+                      "mask_us": spread(masks), "accept_us": spread(accepts), "matcher_us": spread(starts),
+                      "refused": refused, "wrong": wrong}), flush=True)
 
 
 def main():
-    """Ours, the peer, ours again."""
+    """Ours, the peers, ours again."""
     program, folder, path = sys.argv[1:4]
     most = int(sys.argv[4]) if len(sys.argv) > 4 else 1000000
-    for turn in range(2):
-        print(subprocess.run([program, folder, path, str(most)], check=True, capture_output=True, text=True).stdout,
-              end="", flush=True)
-        if turn == 0:
-            peer(folder, path, most)
+    every = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as chosen:
+        chosen.write("\n".join(open(path).read().splitlines()[::every][:most]) + "\n")
+        chosen.flush()
+        for turn in range(2):
+            print(subprocess.run([program, folder, chosen.name], check=True, capture_output=True, text=True).stdout,
+                  end="", flush=True)
+            for make in (LLGuidance, XGrammar) if turn == 0 else ():
+                if importlib.util.find_spec(make.name):
+                    measure(make, folder, chosen.name)
+                else:
+                    print(json.dumps({"peer": make.name, "left_out": "not installed"}), flush=True)
 
 
 main()

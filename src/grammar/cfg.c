@@ -359,6 +359,15 @@ static bool write_all(builder *b) {
     return true;
 }
 
+static qp_status check_needs(const builder *b) {
+    const char *name;
+    ir_sym symbol;
+    for (size_t i = 0; ir_look_need(b->g, i, &symbol, &name); i++)
+        if (!b->productive[symbol])
+            return err_set(b->err, QP_BAD_FORMAT, 0, "%s: unsatisfiable: nothing at all is allowed", name);
+    return QP_OK;
+}
+
 static qp_status run(builder *b, users *u) {
     b->productive = mem_zarray(b->n, sizeof *b->productive);
     b->nullable = mem_zarray(b->n, sizeof *b->nullable);
@@ -369,6 +378,7 @@ static qp_status run(builder *b, users *u) {
         return no_memory(b);
     if (!mark_all(b, u, b->productive, false) || !mark_all(b, u, b->nullable, true)) return no_memory(b);
     ERR_TRY(rx_status(b->pool, b->err));
+    ERR_TRY(check_needs(b));
     if (!b->productive[ir_get_start(b->g)])
         return err_set(b->err, QP_BAD_FORMAT, 0, "unsatisfiable: no text at all is in the language");
     const bool fuses = ir_get_fuse(b->g) && ir_get_skip(b->g) == RX_NONE;

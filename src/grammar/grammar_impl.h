@@ -46,12 +46,18 @@ struct grammar {
     heads stack; /* of a walk */
 };
 
+enum { TAIL_BYTES = 64 };
+
+/* What is behind a matcher is its clones' too, until one of them goes on: who wants to write while others have a share
+ * of `heads.at` and `firsts` takes copies. */
 struct matcher {
     grammar *g;
-    heads heads;      /* of every position, those of the present last */
-    uint32_t *firsts; /* [n_tokens + 1] where the heads of a position begin */
+    atomic_int *shares; /* of the two arrays */
+    heads heads;        /* of every position, those of the present last */
+    uint32_t *firsts;   /* [n_tokens + 1] where the heads of a position begin */
     size_t n_tokens, first_room;
-    strbuf tail; /* the newest bytes, for messages */
+    char tail[TAIL_BYTES]; /* [n_tail] the newest bytes, for messages and as what forced text continues */
+    size_t n_tail;
 };
 
 /* ---- walk.c; with the lock held ---- */

@@ -288,6 +288,44 @@ static void masks_agree_with_accept(void **state) {
     trie_free(t);
 }
 
+/* Clones share their history until they go on: each goes its own way, whichever goes first, also back and after the
+ * others have gone. */
+static void clones_part_where_they_go_on(void **state) {
+    enum { WAYS = 3, STEPS = 40 };
+    trie *t = byte_trie();
+    grammar *g = compile(t, "gbnf", "root ::= (\"a\" | \"b\" root \"c\" | \"d\")*");
+    for (int first = 0; first < WAYS; first++) {
+        matcher *m[WAYS], *alone[WAYS];
+        uint32_t bits[(BYTE_IDS + 31) / 32], wanted[(BYTE_IDS + 31) / 32];
+        for (int i = 0; i < WAYS; i++) assert_int_equal(matcher_new(&alone[i], g, NULL), QP_OK);
+        assert_int_equal(matcher_new(&m[0], g, NULL), QP_OK);
+        for (int k = 0; k < STEPS; k++)
+            for (int i = -1; i < WAYS; i++)
+                assert_int_equal(matcher_accept(i < 0 ? m[0] : alone[i], "abda"[k % 4], NULL), QP_OK);
+        for (int i = 1; i < WAYS; i++) assert_int_equal(matcher_clone(&m[i], m[i - 1], NULL), QP_OK);
+        for (int step = 0; step < WAYS; step++) {
+            const int i = (first + step) % WAYS;
+            for (int k = 0; k < STEPS; k++) {
+                matcher *const both[2] = {m[i], alone[i]};
+                for (int b = 0; b < 2; b++) {
+                    assert_int_equal(matcher_accept(both[b], i == 1 ? 'b' : 'd', NULL), QP_OK);
+                    if (i == 2 && k % 3 == 2) assert_int_equal(matcher_rewind(both[b], 5, NULL), QP_OK);
+                    assert_int_equal(matcher_mask(both[b], b ? wanted : bits, NULL, NULL), QP_OK);
+                }
+                assert_memory_equal(bits, wanted, sizeof bits);
+            }
+            assert_int_equal(matcher_tail(m[i]).bytes, matcher_tail(alone[i]).bytes);
+            if (i == first) matcher_free(m[i]);
+        }
+        for (int i = 0; i < WAYS; i++) {
+            if (i != first) matcher_free(m[i]);
+            matcher_free(alone[i]);
+        }
+    }
+    grammar_free(g);
+    trie_free(t);
+}
+
 static void special_tokens_come_by_their_id_only(void **state) {
     trie *t = byte_trie();
     grammar *g = compile(t, "gbnf", "root ::= \"a\" <[257]> \"b\"+");
@@ -565,6 +603,7 @@ static qp_status use_all(void) {
         if (status == QP_OK) status = matcher_accept(m, *c, NULL);
     }
     if (status == QP_OK) status = matcher_clone(&copy, m, NULL);
+    if (status == QP_OK) status = matcher_accept(copy, SPECIAL_ID, NULL); /* takes the history as its own */
     if (status == QP_OK) status = matcher_forced(m, &text, 8, NULL);
     if (status == QP_OK) status = matcher_explain(m, &text, NULL);
     strbuf_free(&text);
@@ -593,6 +632,7 @@ int main(void) {
         cmocka_unit_test(reference_masks),
         cmocka_unit_test(reference_choices),
         cmocka_unit_test(masks_agree_with_accept),
+        cmocka_unit_test(clones_part_where_they_go_on),
         cmocka_unit_test(special_tokens_come_by_their_id_only),
         cmocka_unit_test(long_texts_cost_no_more_than_short_ones),
         cmocka_unit_test(random_grammars_agree_with_a_slow_recogniser),

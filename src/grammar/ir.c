@@ -28,6 +28,12 @@ typedef struct symbol {
     uint32_t n_alternatives, room;
 } symbol;
 
+typedef struct need {
+    ir_sym symbol;
+    const char *name;
+    struct need *before;
+} need;
+
 struct ir {
     rx_pool *pool;
     ir_limits limits;
@@ -39,6 +45,7 @@ struct ir {
     ir_entry *entries;
     uint32_t n_entries, entry_room, n_problems;
     ir_sym start;
+    need *needs; /* the last one */
     rx skip;
     bool fuse;
     qp_status failed;
@@ -286,6 +293,22 @@ ir_sym ir_any_order(ir *g, const ir_sym *members, size_t n, ir_sym separator, ui
 
 void ir_skip(ir *g, rx language) { g->skip = language; }
 void ir_start(ir *g, ir_sym start) { g->start = start; }
+void ir_need(ir *g, ir_sym part, const char *name) {
+    need *n = arena_zget(&g->text, 1, sizeof *n);
+    const char *kept = n ? keep_text(g, name) : NULL;
+    if (!n) fail(g, QP_NO_MEMORY, "out of memory", sizeof *n);
+    if (!kept) return;
+    *n = (need){part, kept, g->needs};
+    g->needs = n;
+}
+
+bool ir_look_need(const ir *g, size_t index, ir_sym *part, const char **name) {
+    const need *n = g->needs;
+    while (n && index--) n = n->before;
+    if (n) *part = n->symbol, *name = n->name;
+    return n;
+}
+
 ir_sym ir_get_start(const ir *g) { return g->start; }
 void ir_fuse(ir *g, bool fuse) { g->fuse = fuse; }
 rx ir_get_skip(const ir *g) { return g->skip; }

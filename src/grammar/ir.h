@@ -81,6 +81,9 @@ ir_sym ir_any_order(ir *g, const ir_sym *members, size_t n, ir_sym separator, ui
 /* What may stand between two terminals (not before the first nor after the last); called once. */
 void ir_skip(ir *g, rx language);
 void ir_start(ir *g, ir_sym symbol);
+/* A part without any text is an error of the compile, also where others stand beside it; `name`, for the error, is
+ * copied. */
+void ir_need(ir *g, ir_sym part, const char *name);
 ir_sym ir_get_start(const ir *g);
 /* Rules that are regular and not recursive are made terminals by the compiler: for grammars written by hand, where a
  * terminal is often one character. Off unless asked for; without effect where text is skipped. */
@@ -104,6 +107,8 @@ typedef struct ir_view {
 } ir_view;
 size_t ir_size(const ir *g); /* symbols are 0 .. size - 1 */
 ir_view ir_look(const ir *g, ir_sym symbol);
+/* What ir_need was called with: 0, 1, ...; false past the last. */
+bool ir_look_need(const ir *g, size_t index, ir_sym *part, const char **name);
 const ir_sym *ir_look_alternative(const ir *g, ir_sym rule, size_t index, size_t *n);
 rx ir_get_skip(const ir *g); /* RX_NONE: there is none */
 bool ir_get_fuse(const ir *g);

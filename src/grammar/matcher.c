@@ -1,14 +1,40 @@
 /* matcher.c — one text followed through a grammar: tokens taken, forgotten, foreseen.
  *
  * A matcher is the list of heads at every position since the start, some eight bytes a token; taking a token appends,
- * forgetting cuts, a clone copies. All knowledge is in the grammar, behind its lock. */
+ * forgetting cuts, a clone shares the list until one of the two appends. All knowledge is in the grammar, behind its
+ * lock. */
 #include "grammar_impl.h"
-
-enum { TAIL_BYTES = 64, TAIL_ROOM = 4096 };
 
 static uint32_t n_now(const matcher *m) { return m->heads.n - m->firsts[m->n_tokens]; }
 
-/* Room for one more position. */
+static void let_go(const matcher *m) {
+    if (!m->shares || atomic_fetch_sub(m->shares, 1) != 1) return;
+    mem_free(m->heads.at);
+    mem_free(m->firsts);
+    mem_free(m->shares);
+}
+
+/* Nobody else has a share of the arrays afterwards. */
+static bool own(matcher *m) {
+    if (m->shares && atomic_load(m->shares) == 1) return true;
+    const size_t room = m->n_tokens + 16;
+    const uint32_t n = m->heads.n, head_room = n + 16;
+    atomic_int *shares = MEM_NEW(atomic_int);
+    head *at = mem_array(head_room, sizeof *at);
+    uint32_t *firsts = mem_array(room, sizeof *firsts);
+    if (!shares || !at || !firsts) return mem_free(shares), mem_free(at), mem_free(firsts), false;
+    if (n) memcpy(at, m->heads.at, n * sizeof *at);
+    if (n) memcpy(firsts, m->firsts, (m->n_tokens + 1) * sizeof *firsts);
+    atomic_init(shares, 1);
+    let_go(m);
+    m->shares = shares;
+    m->heads = (heads){at, n, head_room};
+    m->firsts = firsts;
+    m->first_room = room;
+    return true;
+}
+
+/* Room for one more position; the arrays are its own. */
 static bool room_for_token(matcher *m) {
     if (m->n_tokens + 2 <= m->first_room) return true;
     const size_t room = m->first_room ? m->first_room * 2 : 16;
@@ -20,7 +46,7 @@ static bool room_for_token(matcher *m) {
 }
 
 static qp_status start(matcher *m, qp_error *err) {
-    if (!room_for_token(m) || !walk_room(&m->heads, 4)) return err_no_memory(err, 64, "matcher");
+    if (!own(m)) return err_no_memory(err, 64, "matcher");
     grammar *g = m->g;
     pthread_mutex_lock(&g->lock);
     walk_begin(g);
@@ -47,9 +73,7 @@ qp_status matcher_new(matcher **out, grammar *g, qp_error *err) {
 
 void matcher_free(matcher *m) {
     if (!m) return;
-    mem_free(m->heads.at);
-    mem_free(m->firsts);
-    strbuf_free(&m->tail);
+    let_go(m);
     grammar_free(m->g);
     mem_free(m);
 }
@@ -58,17 +82,9 @@ qp_status matcher_clone(matcher **out, const matcher *m, qp_error *err) {
     *out = NULL;
     matcher *c = MEM_NEW(matcher);
     if (!c) return err_no_memory(err, sizeof *c, "matcher");
-    c->g = grammar_share(m->g);
-    c->n_tokens = m->n_tokens;
-    c->first_room = m->n_tokens + 2;
-    c->firsts = mem_array(c->first_room, sizeof *c->firsts);
-    c->heads = (heads){mem_copy(m->heads.at, m->heads.n, sizeof(head)), m->heads.n, m->heads.n};
-    if (m->tail.bytes) strbuf_add(&c->tail, m->tail.at, m->tail.bytes);
-    if (!c->firsts || !c->heads.at || c->tail.failed) {
-        matcher_free(c);
-        return err_no_memory(err, m->heads.n * sizeof(head), "matcher");
-    }
-    memcpy(c->firsts, m->firsts, (m->n_tokens + 1) * sizeof *c->firsts);
+    *c = *m;
+    grammar_share(c->g);
+    atomic_fetch_add(c->shares, 1);
     *out = c;
     return QP_OK;
 }
@@ -90,7 +106,7 @@ static uint32_t step_bytes(matcher *m, span bytes, size_t *bad) {
         first += n;
         n = next;
     }
-    if (!n || !walk_room(&m->heads, n)) return 0;
+    if (!n || !own(m) || !walk_room(&m->heads, n)) return 0;
     memcpy(m->heads.at + m->heads.n, s->at + first, n * sizeof(head));
     return n;
 }
@@ -99,7 +115,7 @@ static uint32_t step_special(matcher *m, int32_t id) {
     heads *s = &m->g->stack;
     const uint32_t n = n_now(m);
     s->n = 0;
-    if (!walk_room(s, n) || !walk_room(&m->heads, 1)) return 0;
+    if (!walk_room(s, n) || !own(m) || !walk_room(&m->heads, 1)) return 0;
     memcpy(s->at, m->heads.at + m->firsts[m->n_tokens], n * sizeof(head));
     const uint32_t next = walk_special(m->g, s, 0, n, id);
     if (next) m->heads.at[m->heads.n] = s->at[n];
@@ -107,16 +123,16 @@ static uint32_t step_special(matcher *m, int32_t id) {
 }
 
 static void note_tail(matcher *m, span bytes) {
-    if (m->tail.bytes > TAIL_ROOM) {
-        memmove(m->tail.at, m->tail.at + m->tail.bytes - TAIL_BYTES, TAIL_BYTES);
-        m->tail.bytes = TAIL_BYTES;
-    }
-    strbuf_add(&m->tail, bytes.at, bytes.bytes); /* only for messages: a failure is harmless */
+    const size_t n = bytes.bytes < TAIL_BYTES ? bytes.bytes : TAIL_BYTES;
+    const size_t kept = m->n_tail < TAIL_BYTES - n ? m->n_tail : TAIL_BYTES - n;
+    memmove(m->tail, m->tail + m->n_tail - kept, kept);
+    memcpy(m->tail + kept, bytes.at + bytes.bytes - n, n);
+    m->n_tail = kept + n;
 }
 
 /* `n` heads have been put behind the present ones: they are the present now. */
 static qp_status take(matcher *m, uint32_t n, qp_error *err) {
-    if (!room_for_token(m)) return err_no_memory(err, m->first_room * 8, "matcher");
+    if (!own(m) || !room_for_token(m)) return err_no_memory(err, m->first_room * 8, "matcher");
     m->firsts[++m->n_tokens] = m->heads.n;
     m->heads.n += n;
     return QP_OK;
@@ -170,7 +186,7 @@ qp_status matcher_rewind(matcher *m, size_t n, qp_error *err) {
     if (!n) return QP_OK;
     m->n_tokens -= n;
     m->heads.n = m->firsts[m->n_tokens + 1];
-    m->tail.bytes = 0; /* only for messages */
+    m->n_tail = 0;
     return QP_OK;
 }
 
@@ -255,10 +271,7 @@ qp_status matcher_forced(matcher *m, strbuf *out, size_t most, qp_error *err) {
                              : strbuf_status(out, err, "forced text");
 }
 
-span matcher_tail(const matcher *m) {
-    const size_t n = m->tail.bytes < TAIL_BYTES ? m->tail.bytes : TAIL_BYTES;
-    return (span){n ? m->tail.at + m->tail.bytes - n : "", n};
-}
+span matcher_tail(const matcher *m) { return (span){m->tail, m->n_tail}; }
 
 /* A shortest text of what is left of a terminal, in backquotes. */
 static void explain_part(matcher *m, lexer_part part, strbuf *out) {

@@ -1,7 +1,7 @@
 /* structure.c — the front end that puts constraints together: texts, special tokens, free text and other kinds of
  * constraint, in a row, one of several, repeated.
  *
- * The source is a JSON document of nested nodes, each an object with one of these members:
+ * The source is a JSON document of nested nodes, each an object with one of these members, and no others than theirs:
  *
  *     {"text": "..."}                     this text
  *     {"tag": "..."}                      this text, where names of special tokens stand for the tokens
@@ -44,6 +44,7 @@ typedef struct structure {
 typedef qp_status builder(structure *s, const json_t *value, const json_t *node, int depth, ir_sym *out);
 
 static qp_status build(structure *s, const json_t *node, int depth, ir_sym *out);
+static qp_status build_node(structure *s, const json_t *node, bool is_field, int depth, ir_sym *out);
 
 static span text_of(const json_t *value) { return (span){json_string_value(value), json_string_length(value)}; }
 
@@ -171,7 +172,6 @@ static qp_status build_kind(structure *s, const json_t *value, const json_t *nod
     const json_t *whitespace = json_object_get(node, "whitespace");
     const grammar_kind *kind = grammar_kind_find(json_string_value(value));
     if (!kind || kind->lower == structure_lower) return refuse(s, "kind", value, "another kind of constraint");
-    if (source && !json_is_string(source)) return refuse(s, "source", source, "a string");
     ir_options options = *s->options;
     if (lenient) options.lenient = json_is_true(lenient);
     if (formats) options.ignore_formats = json_is_true(formats);
@@ -179,6 +179,7 @@ static qp_status build_kind(structure *s, const json_t *value, const json_t *nod
     const span text = {source ? json_string_value(source) : "", json_string_length(source)};
     qp_status status = kind->lower(s->g, out, text, &options, s->err);
     if (status == QP_OK) status = check_skip(s, depth == 0);
+    if (status == QP_OK && depth) ir_need(s->g, *out, json_is_string(name) ? json_string_value(name) : "a part");
     if (status == QP_OK || !json_is_string(name)) return status;
     return err_prefix(s->err, status, "%s", json_string_value(name));
 }
@@ -230,7 +231,7 @@ static qp_status build_fields(structure *s, const json_t *value, const json_t *n
     for (size_t i = json_array_size(value); i--;) {
         const json_t *field = json_array_get(value, i);
         ir_sym one;
-        ERR_TRY(build(s, field, depth + 1, &one));
+        ERR_TRY(build_node(s, field, true, depth + 1, &one));
         const ir_sym first[2] = {one, some}, next[3] = {between, one, some};
         ir_sym begun = ir_sequence(s->g, first, 2), more = ir_sequence(s->g, next, 3);
         if (json_is_true(json_object_get(field, "optional"))) {
@@ -282,26 +283,73 @@ static qp_status build_define(structure *s, const json_t *value, const json_t *n
 
 /* ---- all ---- */
 
+/* What a member may be; `of` is the kind of node that it belongs to, NULL: a field. */
 static const struct {
-    const char *member;
-    builder *build;
-} nodes[] = {
-    {"text", build_text}, {"tag", build_tag},           {"free", build_free},     {"kind", build_kind},
-    {"any", build_any},   {"sequence", build_sequence}, {"repeat", build_repeat}, {"fields", build_fields},
-    {"use", build_use},   {"define", build_define},
+    const char *name, *of;
+    bool is_text, is_number;
+} others[] = {
+    {"not_first", "free", true, false},       {"plain", "free", false, false},
+    {"source", "kind", true, false},          {"name", "kind", true, false},
+    {"whitespace", "kind", true, false},      {"lenient", "kind", false, false},
+    {"ignore_formats", "kind", false, false}, {"min", "repeat", false, true},
+    {"max", "repeat", false, true},           {"optional", NULL, false, false},
 };
 
-static qp_status build(structure *s, const json_t *node, int depth, ir_sym *out) {
+static const struct node_kind {
+    const char *member;
+    builder *build;
+    const char *node; /* a member that is a node of its own */
+} nodes[] = {
+    {"text", build_text, NULL},
+    {"tag", build_tag, NULL},
+    {"free", build_free, NULL},
+    {"kind", build_kind, NULL},
+    {"any", build_any, NULL},
+    {"sequence", build_sequence, NULL},
+    {"repeat", build_repeat, "between"},
+    {"fields", build_fields, "between"},
+    {"use", build_use, NULL},
+    {"define", build_define, "in"},
+};
+
+/* A member that is not known would be a wish that is passed over. */
+static qp_status check_member(structure *s, const struct node_kind *kind, const char *name, const json_t *value,
+                              bool is_field) {
+    if (!strcmp(name, kind->member) || (kind->node && !strcmp(name, kind->node))) return QP_OK;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strcmp(others[i].name, name) || (others[i].of ? strcmp(others[i].of, kind->member) != 0 : !is_field))
+            continue;
+        if (others[i].is_number ? json_is_number(value)
+            : others[i].is_text ? json_is_string(value)
+                                : json_is_boolean(value))
+            return QP_OK;
+        return refuse(s, name, value,
+                      others[i].is_number ? "a number"
+                      : others[i].is_text ? "a string"
+                                          : "true or false");
+    }
+    return err_set(s->err, QP_BAD_FORMAT, 0, "structure: \"%.60s\" is no member of a node with \"%s\"", name,
+                   kind->member);
+}
+
+static qp_status build_node(structure *s, const json_t *node, bool is_field, int depth, ir_sym *out) {
     *out = IR_NOTHING;
     if (depth > MOST_DEPTH) return err_set(s->err, QP_TOO_LARGE, 0, "structure: nested over %d deep", MOST_DEPTH);
     for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
-        const json_t *value = json_object_get(node, nodes[i].member);
-        if (value) return nodes[i].build(s, value, node, depth, out);
+        json_t *value = json_object_get(node, nodes[i].member), *member;
+        const char *name;
+        if (!value) continue;
+        json_object_foreach((json_t *)node, name, member) ERR_TRY(check_member(s, &nodes[i], name, member, is_field));
+        return nodes[i].build(s, value, node, depth, out);
     }
     return err_set(s->err, QP_BAD_FORMAT, 0,
                    "structure: found %s, allowed is an object with text, tag, free, kind, sequence, any, repeat, "
                    "fields, define or use",
                    json_is_object(node) ? "an object without any of its members" : json_kind(node));
+}
+
+static qp_status build(structure *s, const json_t *node, int depth, ir_sym *out) {
+    return build_node(s, node, false, depth, out);
 }
 
 qp_status structure_lower(ir *g, ir_sym *out, span source, const ir_options *options, qp_error *err) {

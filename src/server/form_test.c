@@ -77,6 +77,7 @@ static const char *const mode_names[] = {"forced", "named", "lazy", "either", "s
 
 typedef struct scene {
     const tool_format *format;
+    const char *tools; /* NULL: tool_list */
     mode mode;
     bool has_specials, thinks, starts_in_thought;
     qp_tokenizer *tokenizer;
@@ -86,10 +87,9 @@ typedef struct scene {
     answer_form form;
 } scene;
 
-static void open_scene(scene *s) {
+static bool try_scene(scene *s, refusal *why) {
     static const thought_format think = {"<think>", "</think>"};
-    refusal why;
-    s->ask = (ask){.tools = json_loads(tool_list, 0, NULL), .f = {.reasoning_budget = -1}};
+    s->ask = (ask){.tools = json_loads(s->tools ? s->tools : tool_list, 0, NULL), .f = {.reasoning_budget = -1}};
     assert_non_null(s->ask.tools);
     s->ask.has_strict = true;
     s->ask.choice = s->mode == NAMED                         ? CHOOSE_NAMED
@@ -107,7 +107,12 @@ static void open_scene(scene *s) {
                                .tool_list = s->ask.tools};
     const form_setup setup = {
         .ask = &s->ask, .demand = &s->demand, .tokenizer = s->tokenizer, .speech = &s->reader, .may_think = thinks};
-    if (!form_make(&s->form, &setup, &why)) fail_msg("%s, %s: %s", s->format->name, mode_names[s->mode], why.text);
+    return form_make(&s->form, &setup, why);
+}
+
+static void open_scene(scene *s) {
+    refusal why;
+    if (!try_scene(s, &why)) fail_msg("%s, %s: %s", s->format->name, mode_names[s->mode], why.text);
     assert_non_null(s->form.grammar);
 }
 
@@ -213,7 +218,7 @@ static void check_arguments(heard *h) {
     json_array_foreach(h->scene->ask.tools, i, tool) {
         const json_t *function = json_object_get(tool, "function");
         if (strcmp(json_string_value(json_object_get(function, "name")), h->name)) continue;
-        char *schema = json_dumps(json_object_get(function, "parameters"), 0);
+        char *schema = json_dumps(json_object_get(function, "parameters"), JSON_REAL_PRECISION(15));
         const qp_grammar_options o = {.size = sizeof o, .whitespace = "flexible:inf", .any_order = true};
         qp_grammar *g;
         size_t n_good;
@@ -306,9 +311,138 @@ static void every_notation_is_understood(void **state) {
         }
 }
 
+/* ---- strict schemas: each keyword is kept or refused, in every notation ---- */
+
+/* A value that a notation without the keyword would write is nearly always wrong. */
+static const struct {
+    const char *value;     /* the schema of the one property, which is required */
+    bool is_unsatisfiable; /* or no schema: refused everywhere; else notations with JSON must take it */
+} keywords[] = {
+    {"{\"type\":\"string\",\"minLength\":9}", false},
+    {"{\"type\":\"string\",\"maxLength\":1}", false},
+    {"{\"type\":\"string\",\"pattern\":\"^[ab]+$\"}", false},
+    {"{\"type\":\"string\",\"format\":\"date\"}", false},
+    {"{\"type\":\"string\",\"enum\":[\"ab\",\"c\"]}", false},
+    {"{\"type\":\"string\",\"enum\":[\"ab\",3]}", false},
+    {"{\"type\":\"string\",\"const\":\"ab\"}", false},
+    {"{\"type\":\"string\",\"enum\":[\"a\",\"b\"],\"const\":\"b\"}", false},
+    {"{\"type\":\"string\",\"enum\":[\"a\",\"b\"],\"const\":\"c\"}", true},
+    {"{\"type\":\"string\",\"enum\":[1,2]}", true},
+    {"{\"type\":\"string\",\"const\":1}", true},
+    {"{\"type\":\"string\",\"enum\":[\"abc\",\"x\"],\"maxLength\":1}", false},
+    {"{\"type\":\"string\",\"enum\":[\"a<|\\\"|>b</parameter></arg_value>\",\"x\"]}", false},
+    {"{\"type\":\"integer\",\"minimum\":1000}", false},
+    {"{\"type\":\"integer\",\"maximum\":-1000}", false},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":5,\"exclusiveMaximum\":6}", false},
+    {"{\"type\":\"integer\",\"multipleOf\":97}", false},
+    {"{\"type\":\"integer\",\"enum\":[12,345]}", false},
+    {"{\"type\":\"integer\",\"const\":4}", false},
+    {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":3}", true},
+    {"{\"type\":[\"integer\",\"null\"],\"minimum\":700}", false},
+    {"{\"type\":[\"string\",\"null\"],\"maxLength\":1}", false},
+    {"{\"type\":[]}", true},
+    {"{\"enum\":[1,20],\"minimum\":10}", false},
+    {"{\"enum\":[1,2,\"a\"],\"type\":\"string\"}", false},
+    {"{\"enum\":[\"abc\",\"x\",7],\"maxLength\":1}", false},
+    {"{\"enum\":[\"a\",{\"b\":[1,\"c\",{}]},null,[]]}", false},
+    {"{\"enum\":[{\"b c\":1},5]}", false},
+    {"{\"enum\":[]}", true},
+    {"{\"const\":{\"b\":0.1}}", false},
+    {"{\"const\":1,\"type\":\"string\"}", true},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":3}", false},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":1}", false},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":0}", false},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"minItems\":70000,\"maxItems\":70001}", false},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":3,\"maxItems\":1}", true},
+    {"{\"type\":\"array\",\"minItems\":\"3\"}", true},
+    {"{\"type\":\"array\",\"items\":false}", false},
+    {"{\"type\":\"array\",\"items\":true,\"maxItems\":1}", false},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"null\"}],\"items\":{\"type\":\"integer\"}}", false},
+    {"{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"contains\":{\"const\":2}}", false},
+    {"{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true}", false},
+    {"{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}", false},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"minProperties\":2,"
+     "\"additionalProperties\":false}",
+     false},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"maxProperties\":1,"
+     "\"additionalProperties\":false}",
+     false},
+    {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"},\"propertyNames\":{\"maxLength\":1}}", false},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^a+$\":{\"type\":\"null\"}},\"additionalProperties\":false}",
+     false},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"dependentRequired\":{"
+     "\"a\":[\"b\"]},\"additionalProperties\":false}",
+     false},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"dependentSchemas\":{"
+     "\"a\":{\"required\":[\"b\"]}},\"additionalProperties\":false}",
+     false},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"}},\"required\":[\"a\",\"c\"],"
+     "\"additionalProperties\":{\"type\":\"boolean\"}}",
+     false},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"}},\"required\":[\"c\"],\"additionalProperties\":"
+     "false}",
+     true},
+    {"{\"type\":\"object\",\"properties\":{\"a\":false},\"required\":[\"a\"]}", true},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"}},\"required\":\"a\"}", true},
+    {"{\"type\":\"object\",\"properties\":[\"a\"]}", true},
+    {"{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"null\"}],\"minimum\":500}", false},
+    {"{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"string\",\"enum\":[\"a\"]}],\"type\":\"string\"}", false},
+    {"{\"anyOf\":[{\"type\":\"boolean\"},{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"maxItems\":0}]}", false},
+    {"{\"anyOf\":[]}", true},
+    {"{\"oneOf\":[{\"type\":\"integer\",\"minimum\":9},{\"type\":\"null\"}]}", false},
+    {"{\"type\":\"integer\",\"allOf\":[{\"minimum\":400},{\"maximum\":500}]}", false},
+    {"{\"type\":\"integer\",\"not\":{\"minimum\":-400}}", false},
+    {"{\"type\":\"integer\",\"if\":{\"minimum\":0},\"then\":{\"const\":7},\"else\":{\"const\":-7}}", false},
+    {"{\"$ref\":\"#/$defs/few\"}", false},
+    {"{\"type\":\"integer\",\"$ref\":\"#/$defs/few\"}", false},
+    {"true", false},
+    {"false", true},
+    {"5", true},
+};
+enum { KEYWORD_WALKS = 3 };
+
+/* Whether a form was made; what is written under it is held against the whole schema by check_arguments. */
+static bool check_keyword(scene *s, size_t i, rng *r) {
+    char tools[1200];
+    refusal why;
+    snprintf(tools, sizeof tools,
+             "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":{\"type\":\"object\","
+             "\"$defs\":{\"few\":{\"type\":\"integer\",\"minimum\":3,\"maximum\":5}},\"properties\":{\"v\":%s},"
+             "\"required\":[\"v\"],\"additionalProperties\":false}}}]",
+             keywords[i].value);
+    s->tools = tools;
+    const bool is_made = try_scene(s, &why);
+    const tool_body body = s->format->body;
+    const bool has_json = body != BODY_PARAMS && body != BODY_PYTHON && body != BODY_GEMMA;
+    if (is_made && keywords[i].is_unsatisfiable) fail_msg("%s takes %s", s->format->name, keywords[i].value);
+    if (!is_made && has_json && !keywords[i].is_unsatisfiable)
+        fail_msg("%s refuses %s: %s", s->format->name, keywords[i].value, why.text);
+    if (!is_made && !strstr(why.text, "\"f\"")) fail_msg("%s: it is not said where: %s", s->format->name, why.text);
+    for (int k = 0; is_made && k < KEYWORD_WALKS; k++) {
+        strbuf text = {0};
+        if (walk(s, &text, r)) read_answer(s, &text);
+        strbuf_free(&text);
+    }
+    close_scene(s);
+    return is_made;
+}
+
+static void strict_keywords_are_kept_or_refused(void **state) {
+    rng r = {11};
+    for (int i = 0; tool_format_row(i); i++) {
+        scene s = {.format = tool_format_row(i), .has_specials = i % 2 == 0, .mode = FORCED};
+        size_t n_made = 0;
+        s.tokenizer = make_tokenizer(s.format, s.has_specials);
+        for (size_t k = 0; k < HARNESS_COUNT(keywords); k++) n_made += check_keyword(&s, k, &r);
+        if (n_made < 20) fail_msg("%s takes only %zu of the schemas", s.format->name, n_made);
+        qp_tokenizer_close(s.tokenizer);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_notation_is_understood),
+        cmocka_unit_test(strict_keywords_are_kept_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

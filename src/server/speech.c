@@ -143,11 +143,27 @@ void speech_add_arguments(speech *s, const char *text, size_t bytes) {
     tell_arguments(s);
 }
 
-static bool is_object(const strbuf *text) {
-    json_t *parsed = text->failed ? NULL : json_loadb(text->at, text->bytes, JSON_ALLOW_NUL, NULL);
-    const bool is = json_is_object(parsed);
+/* jansson says "overflow" where a number is spelled well and too large, also for a double: then the first byte tells.
+ */
+bool speech_is_json(const char *at, size_t bytes, json_type *kind) {
+    static const size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    json_error_t why;
+    json_t *parsed = bytes ? json_loadb(at, bytes, flags, &why) : NULL;
+    if (bytes && !parsed && json_error_code(&why) == json_error_numeric_overflow)
+        parsed = json_loadb(at, bytes, flags | JSON_DECODE_INT_AS_REAL, &why);
+    if (parsed)
+        *kind = json_typeof(parsed);
+    else if (bytes && json_error_code(&why) == json_error_numeric_overflow)
+        *kind = *at == '{' ? JSON_OBJECT : *at == '[' ? JSON_ARRAY : JSON_REAL;
+    else
+        return false;
     json_decref(parsed);
-    return is;
+    return true;
+}
+
+static bool is_object(const strbuf *text) {
+    json_type kind;
+    return !text->failed && speech_is_json(text->at, text->bytes, &kind) && kind == JSON_OBJECT;
 }
 
 void speech_end_call(speech *s) {

@@ -78,12 +78,11 @@ static bool bare(strbuf *out, reader *r) {
     const span w = word(r, ",{}[]");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (span_is(w, words[i][0])) return strbuf_text(out, words[i][1]), true;
-    json_t *parsed = w.bytes ? json_loadb(w.at, w.bytes, JSON_DECODE_ANY, NULL) : NULL;
-    if (parsed)
+    json_type kind;
+    if (speech_is_json(w.at, w.bytes, &kind))
         strbuf_add(out, w.at, w.bytes);
     else
         strbuf_json(out, w.at, w.bytes);
-    json_decref(parsed);
     return w.bytes > 0;
 }
 

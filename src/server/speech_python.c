@@ -104,11 +104,9 @@ static bool literal(strbuf *out, reader *r) {
     const span w = word(r);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (span_is(w, words[i][0])) return strbuf_text(out, words[i][1]), true;
-    json_t *number = w.bytes ? json_loadb(w.at, w.bytes, JSON_DECODE_ANY, NULL) : NULL;
-    const bool is_number = json_is_number(number);
-    if (is_number) strbuf_add(out, w.at, w.bytes);
-    json_decref(number);
-    return is_number;
+    json_type kind;
+    if (!speech_is_json(w.at, w.bytes, &kind) || (kind != JSON_INTEGER && kind != JSON_REAL)) return false;
+    return strbuf_add(out, w.at, w.bytes), true;
 }
 
 static bool value(strbuf *out, reader *r) {

@@ -53,6 +53,8 @@ bool speech_skip_blanks(speech *s, const char *also);
 size_t speech_find(const speech *s, const char *tag, size_t *safe);
 
 /* A call's life. A name or none; then arguments; then its end. */
+/* What kind of JSON value this is; false: none. Numbers too large for the machine's are numbers. */
+bool speech_is_json(const char *at, size_t bytes, json_type *kind);
 void speech_open_call(speech *s);
 void speech_name_call(speech *s, const char *name, size_t bytes);
 void speech_add_arguments(speech *s, const char *text, size_t bytes);

@@ -189,11 +189,11 @@ static void add_value(speech *s, size_t n) {
     strbuf quoted = {0};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (span_is(value, words[i][0])) return speech_add_arguments(s, words[i][1], strlen(words[i][1]));
-    json_t *parsed = json_loadb(value.at, value.bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    if (!parsed) strbuf_json(&quoted, value.at, value.bytes);
+    json_type kind;
+    const bool is_json = speech_is_json(value.at, value.bytes, &kind);
+    if (!is_json) strbuf_json(&quoted, value.at, value.bytes);
     if (quoted.failed) s->failed = true;
-    if (!quoted.failed) speech_add_arguments(s, parsed ? value.at : quoted.at, parsed ? value.bytes : quoted.bytes);
-    json_decref(parsed);
+    if (!quoted.failed) speech_add_arguments(s, is_json ? value.at : quoted.at, is_json ? value.bytes : quoted.bytes);
     strbuf_free(&quoted);
 }
 
