@@ -71,6 +71,8 @@ bool walk_room(heads *s, uint32_t more);
 /* Begins a piece of work: full budgets, no failure. */
 void walk_begin(grammar *g);
 qp_status walk_status(const grammar *g, qp_error *err);
+/* The piece of work fails for want of memory; gives 0, as no head. */
+uint32_t walk_no_memory(grammar *g);
 /* Whether a token (bytes, not in the trie) may follow. */
 bool walk_token(grammar *g, const head *now, uint32_t n, span bytes);
 

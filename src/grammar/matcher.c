@@ -98,7 +98,7 @@ static uint32_t step_bytes(matcher *m, span bytes, size_t *bad) {
     uint32_t n = n_now(m), first = 0;
     s->n = 0;
     *bad = 0;
-    if (!walk_room(s, n)) return 0;
+    if (!walk_room(s, n)) return walk_no_memory(g);
     memcpy(s->at, m->heads.at + m->firsts[m->n_tokens], n * sizeof(head));
     for (; *bad < bytes.bytes && n; ++*bad) {
         const uint32_t next = walk_step(g, s, first, n, (uint8_t)bytes.at[*bad]);
@@ -106,7 +106,8 @@ static uint32_t step_bytes(matcher *m, span bytes, size_t *bad) {
         first += n;
         n = next;
     }
-    if (!n || !own(m) || !walk_room(&m->heads, n)) return 0;
+    if (!n) return 0;
+    if (!own(m) || !walk_room(&m->heads, n)) return walk_no_memory(g);
     memcpy(m->heads.at + m->heads.n, s->at + first, n * sizeof(head));
     return n;
 }
@@ -115,7 +116,7 @@ static uint32_t step_special(matcher *m, int32_t id) {
     heads *s = &m->g->stack;
     const uint32_t n = n_now(m);
     s->n = 0;
-    if (!walk_room(s, n) || !own(m) || !walk_room(&m->heads, 1)) return 0;
+    if (!walk_room(s, n) || !own(m) || !walk_room(&m->heads, 1)) return walk_no_memory(m->g);
     memcpy(s->at, m->heads.at + m->firsts[m->n_tokens], n * sizeof(head));
     const uint32_t next = walk_special(m->g, s, 0, n, id);
     if (next) m->heads.at[m->heads.n] = s->at[n];

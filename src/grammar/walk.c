@@ -27,10 +27,11 @@ void walk_begin(grammar *g) {
 
 qp_status walk_status(const grammar *g, qp_error *err) { return rows_status(&g->parser, err); }
 
-static void out_of_memory(grammar *g) {
-    if (g->parser.failed != QP_OK) return;
+uint32_t walk_no_memory(grammar *g) {
+    if (g->parser.failed != QP_OK) return 0;
     g->parser.failed = QP_NO_MEMORY;
     memcpy(g->parser.why, "parser: out of memory", 22);
+    return 0;
 }
 
 static bool is_within_budget(grammar *g) {
@@ -76,7 +77,7 @@ uint32_t walk_step(grammar *g, heads *s, uint32_t first, uint32_t n, uint8_t byt
     const uint32_t from = first + n;
     uint32_t n_complete = 0;
     s->n = from;
-    if (!walk_room(s, n + 1)) return out_of_memory(g), 0;
+    if (!walk_room(s, n + 1)) return walk_no_memory(g);
     for (uint32_t i = first; i < from; i++) {
         const uint32_t next = lexer_step(&g->automaton, s->at[i].state & HEAD_STATE, byte);
         if (next == LEXER_DEAD || next == 0) continue;
@@ -100,7 +101,7 @@ uint32_t walk_step(grammar *g, heads *s, uint32_t first, uint32_t n, uint8_t byt
 uint32_t walk_special(grammar *g, heads *s, uint32_t first, uint32_t n, int32_t id) {
     const uint32_t from = first + n;
     s->n = from;
-    if (!walk_room(s, 1)) return out_of_memory(g), 0;
+    if (!walk_room(s, 1)) return walk_no_memory(g);
     rows_begin(&g->parser);
     for (uint32_t i = first; i < from; i++)
         if (s->at[i].state & HEAD_FRESH) rows_add_special(&g->parser, s->at[i].row, id);
@@ -166,7 +167,7 @@ static void walk_border(walker *w, uint32_t i, uint32_t depth, uint32_t first, u
     heads *const s = w->s;
     s->n = first;
     if (!walk_room(s, 1)) {
-        out_of_memory(w->g);
+        walk_no_memory(w->g);
         return;
     }
     s->at[first] = (head){row, w->states[depth]};
@@ -234,7 +235,7 @@ static bool any_holds(grammar *g, const head *now, uint32_t n, int slice) {
 bool walk_token(grammar *g, const head *now, uint32_t n, span bytes) {
     heads *s = &g->stack;
     s->n = 0;
-    if (!walk_room(s, n)) return out_of_memory(g), false;
+    if (!walk_room(s, n)) return walk_no_memory(g) != 0;
     memcpy(s->at, now, n * sizeof *now);
     uint32_t first = 0;
     for (size_t i = 0; i < bytes.bytes; i++) {
