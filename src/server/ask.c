@@ -45,7 +45,7 @@ static bool read_common(ask *a, json_t *body, int64_t most_n, const field_row *r
         !field_read(&a->f, ask_common_rows, ask_common_count, body, &a->memory, NULL, why) ||
         !field_read(&a->f, rows, count, body, &a->memory, &extra, why))
         return false;
-    if (!*a->report.unbuilt) a->report = extra;
+    if (*extra.unbuilt) field_note(&a->report, extra.unbuilt);
     if (a->f.n > most_n)
         return refuse(why, FAULT_BAD_REQUEST, "n", "n: found %lld, allowed are 1 to %lld", (long long)a->f.n,
                       (long long)most_n);

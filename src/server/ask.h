@@ -11,10 +11,11 @@
 typedef struct ask_fields {
     bool stream, parallel_tool_calls, add_generation_prompt, continue_final_message, echo, parse_special;
     int enable_thinking; /* -1: not given */
-    int64_t n, top_logprobs, reasoning_budget, best_of;
+    int64_t n, top_logprobs, reasoning_budget, best_of, truncate;
+    double rep_pen_slope;
     span model, reasoning_effort, verbosity, prompt_template, response_prefix, reasoning_message, suffix;
     const json_t *stream_options, *logprobs, *messages, *tools, *tool_choice, *functions, *function_call;
-    const json_t *response_format, *reasoning, *kwargs, *modalities, *prompt;
+    const json_t *response_format, *reasoning, *kwargs, *modalities, *prompt, *sampler_order;
 } ask_fields;
 
 extern const field_row ask_common_rows[], ask_chat_rows[], ask_text_rows[];

@@ -64,5 +64,10 @@ const field_row ask_text_rows[] = {
     TEXT("suffix", suffix, "What comes after the answer: fill in the middle."),
     {"best_of", FIELD_INT, 1, 128, 1, AT(best_of), 0, "1, or the same as n."},
     BOOL("parse_special", parse_special, 1, "Special tokens in the prompt's text are read as such."),
+    {"truncate_prompt_tokens", FIELD_INT, 0, 1 << 30, 0, AT(truncate), 0,
+     "Only the last tokens of a text, so many, are the prompt (the bos token stays); 0: all."},
+    {"sampler_order", FIELD_JSON, 0, 0, 0, AT(sampler_order), FIELD_UNBUILT, "KoboldAI: the order of the stages."},
+    {"rep_pen_slope", FIELD_REAL, 0, 100, 1, AT(rep_pen_slope), FIELD_LOOSE | FIELD_UNBUILT,
+     "KoboldAI: how the repetition penalty grows towards the end."},
 };
 const size_t ask_text_count = sizeof ask_text_rows / sizeof *ask_text_rows;

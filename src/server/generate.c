@@ -94,6 +94,7 @@ static bool check_unbuilt(const generation *g, refusal *why) {
     if (s->config->strict_params)
         return refuse(why, FAULT_PARAMETER, names, "%s: known, but not supported by this version", names);
     slog_say(s->log, QP_LOG_WARN, "request %s: not supported and left out: %s", g->request->id, names);
+    http_add_header(g->request, "x-quipu-ignored-params", names);
     return true;
 }
 

@@ -15,9 +15,6 @@ static const char *const renamed[][2] = {
     {"max_length", "max_tokens"},
     {"stop_sequence", "stop"},
     {"grammar", "grammar_string"},
-    {"rep_pen_slope", ""},
-    {"sampler_order", ""},
-    {"max_context_length", ""},
     {"use_default_badwordsids", ""},
     {"logprobs", ""},
     {"genkey", ""},
@@ -64,11 +61,46 @@ static bool adapt_stops(json_t *to, const json_t *body, refusal *why) {
     return true;
 }
 
+/* The prompt and its answer share max_context_length: what is too much of the prompt falls away at its beginning. */
+static bool adapt_context(json_t *to, const json_t *body, refusal *why) {
+    enum { USUAL_ANSWER = 80 }; /* KoboldAI's, where the request does not say */
+    const json_t *context = json_object_get(body, "max_context_length"), *answer = json_object_get(to, "max_tokens");
+    if (!json_is_integer(context) || json_object_get(to, "truncate_prompt_tokens")) return true;
+    const json_int_t taken = json_is_integer(answer) ? json_integer_value(answer) : USUAL_ANSWER;
+    const json_int_t left = json_integer_value(context) - taken;
+    if (left <= 0)
+        return refuse(why, FAULT_BAD_REQUEST, "max_context_length",
+                      "max_context_length: found %lld, which has no room for a prompt beside an answer of %lld tokens",
+                      (long long)json_integer_value(context), (long long)taken);
+    return !json_object_set_new(to, "truncate_prompt_tokens", json_integer(left)) ||
+           refuse_memory(why, "max_context_length");
+}
+
+/* Temperature (5) is first or last here; the cuts are always in our order, and penalties (6) before all. An order that
+ * says neither stays in the body, where it is told as left out. */
+static bool adapt_order(json_t *to, refusal *why) {
+    enum { TEMPERATURE = 5, PENALTIES = 6 };
+    const json_t *order = json_object_get(to, "sampler_order");
+    const size_t n = json_array_size(order);
+    size_t at = n, first = n;
+    for (size_t i = 0; i < n; i++) {
+        const json_int_t stage = json_integer_value(json_array_get(order, i));
+        if (stage == TEMPERATURE) at = i;
+        if (stage != PENALTIES && first == n) first = i;
+    }
+    if (at == n || (at != first && at != n - 1)) return true;
+    const bool is_last = at != first;
+    json_object_del(to, "sampler_order");
+    return json_object_get(to, "temperature_last") ||
+           !json_object_set_new(to, "temperature_last", json_boolean(is_last)) || refuse_memory(why, "sampler_order");
+}
+
 static bool translate(json_t **out, const json_t *body, refusal *why) {
     json_t *to = json_copy((json_t *)body);
     *out = NULL;
     if (!to) return refuse_memory(why, "the request");
-    const bool is_good = rename_members(to, why) && join_memory(to, body, why) && adapt_stops(to, body, why);
+    const bool is_good = rename_members(to, why) && join_memory(to, body, why) && adapt_stops(to, body, why) &&
+                         adapt_context(to, body, why) && adapt_order(to, why);
     if (is_good)
         *out = to;
     else

@@ -14,8 +14,8 @@ static json_t *number_schema(const field_row *row) {
     json_t *s = json_pack("{s:s}", "type", row->kind == FIELD_INT ? "integer" : "number");
     const bool is_int = row->kind == FIELD_INT;
     if (row->lowest > -1e18)
-        json_object_set_new(s, row->flags & FIELD_OPEN ? "exclusiveMinimum" : "minimum",
-                            is_int ? json_integer((json_int_t)row->lowest) : json_real(row->lowest));
+        json_object_set_new(s, "minimum", is_int ? json_integer((json_int_t)row->lowest) : json_real(row->lowest));
+    if (row->flags & FIELD_OPEN) json_object_set_new(s, "exclusiveMinimum", json_true()); /* as OpenAPI 3.0 has it */
     if (row->highest < 1e18)
         json_object_set_new(s, "maximum", is_int ? json_integer((json_int_t)row->highest) : json_real(row->highest));
     return s;

@@ -30,6 +30,14 @@ static bool force_bos(generate_prompt *p, int32_t bos, refusal *why) {
     return true;
 }
 
+/* truncate_prompt_tokens: what is old goes, but for the bos token. */
+static void truncate(generate_prompt *p, int64_t most, int32_t bos) {
+    if (most <= 0 || p->n_ids <= (size_t)most) return;
+    const size_t kept_first = p->ids[0] == bos && most > 1, n = (size_t)most - kept_first;
+    memmove(p->ids + kept_first, p->ids + p->n_ids - n, n * sizeof *p->ids);
+    p->n_ids = (size_t)most;
+}
+
 static bool add_text(generation *g, const json_t *value, const char *name, refusal *why) {
     const ask *a = &g->ask;
     generate_prompt *p = &g->prompts[g->n_prompts];
@@ -43,6 +51,7 @@ static bool add_text(generation *g, const json_t *value, const char *name, refus
     drop_second_bos(p, g->model->info.bos);
     if (a->gen.add_bos_token == 1 && !force_bos(p, g->model->info.bos, why)) return false;
     if (!p->n_ids) return refuse(why, FAULT_BAD_REQUEST, name, "%s: the text makes no token", name);
+    truncate(p, a->f.truncate, g->model->info.bos);
     if (a->f.echo) p->echo = text;
     return true;
 }

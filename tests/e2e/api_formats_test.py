@@ -504,6 +504,34 @@ class Others(Api):
         self.assertEqual(self.server.json("GET", "/api/v1/model"), {"result": "demo"})
         self.assertGreater(self.server.json("GET", "/api/v1/config/max_context_length")["value"], 100)
 
+    def test_kobold_settings(self):
+        """What differs from KoboldAI is done or told, never left out in silence."""
+        def ignored(**fields):
+            status, headers, data = self.server.post("/api/v1/generate", {"prompt": STORY, "max_length": 4, **fields})
+            self.assertEqual(status, 200, data)
+            return headers.get("x-quipu-ignored-params")
+
+        self.assertIsNone(ignored(sampler_order=[6, 0, 1, 3, 4, 2, 5], rep_pen_slope=1))
+        self.assertIsNone(ignored(sampler_order=[6, 5, 0, 1, 3, 4, 2]))
+        self.assertEqual(ignored(sampler_order=[6, 0, 5, 1, 3, 4, 2], rep_pen_slope=0.7),
+                         "sampler_order, rep_pen_slope")
+        self.assertEqual(ignored(sampler_order=[6, 0, 5, 1], smoothing_curve=2), "smoothing_curve, sampler_order")
+        warm = {"prompt": STORY, "max_length": 30, "min_p": 0.2, "temperature": 3, "sampler_seed": 1}
+        first, last = (self.post("/api/v1/generate", dict(warm, sampler_order=order))["results"][0]["text"]
+                       for order in ([6, 5, 0, 1, 3, 4, 2], [6, 0, 1, 3, 4, 2, 5]))
+        for is_last, text in ((False, first), (True, last)):
+            self.assertEqual(self.text(max_tokens=30, min_p=0.2, temperature=3, seed=1,
+                                       temperature_last=is_last)["choices"][0]["text"], text)
+        self.assertNotEqual(first, last)
+
+    def test_kobold_context(self):
+        body = {"prompt": STORY * 40, "max_length": 10, "max_context_length": 50, "temperature": 0}
+        result = self.post("/api/v1/generate", body)["results"][0]
+        self.assertEqual(result["prompt_tokens"], 40)
+        ids = self.post("/v1/token/encode", {"text": STORY * 40})["tokens"]
+        self.assertEqual(self.text(prompt=ids[:1] + ids[-39:], max_tokens=10)["choices"][0]["text"], result["text"])
+        self.refused("/api/v1/generate", dict(body, max_context_length=10), "max_context_length")
+
     def test_kobold_stops(self):
         body = {"prompt": STORY, "max_length": 60, "temperature": 0, "ban_eos_token": True}
         whole = self.post("/api/v1/generate", body)["results"][0]["text"]

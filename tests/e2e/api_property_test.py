@@ -65,7 +65,7 @@ class Property(unittest.TestCase):
         """A value that the description allows."""
         kind = schema.get("type")
         if kind in ("integer", "number"):
-            low = max(schema.get("minimum", schema.get("exclusiveMinimum", -5)), -5)
+            low = max(schema.get("minimum", -5), -5)
             high = min(schema.get("maximum", 5), 5)
             return rng.randint(int(low), max(int(low), int(high))) if kind == "integer" else rng.uniform(low, high)
         if kind == "boolean":

@@ -13,7 +13,6 @@ export interface Field {
 interface Property {
     type?: string;
     minimum?: number;
-    exclusiveMinimum?: number | boolean;
     maximum?: number;
     default?: number;
     "x-unsupported"?: boolean;
@@ -26,12 +25,11 @@ export function fieldsOf(description: Description): Map<string, Field> {
     const properties = description.components?.schemas?.ChatRequest?.properties ?? {};
     return new Map(
         Object.entries(properties).map(([name, p]) => {
-            const open = typeof p.exclusiveMinimum === "number" ? p.exclusiveMinimum : null;
             return [
                 name,
                 {
                     type: p.type ?? "",
-                    lowest: p.minimum ?? open,
+                    lowest: p.minimum ?? null,
                     highest: p.maximum ?? null,
                     standard: p.default ?? null,
                     isBuilt: !p["x-unsupported"],
