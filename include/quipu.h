@@ -170,6 +170,9 @@ typedef enum qp_cache_type {
     QP_CACHE_DEFAULT, /* fp32 when the model's precision is exact, fp16 otherwise */
     QP_CACHE_FP16,
     QP_CACHE_FP32,
+    QP_CACHE_Q8, /* keys and values rotated, in blocks of 32 that share a scale: 8.5 bits a number, ... */
+    QP_CACHE_Q6, /* ... 6.5 ... */
+    QP_CACHE_Q4, /* ... 4.5 for values and 6.5 for keys */
 } qp_cache_type;
 
 typedef struct qp_model_options {
@@ -220,6 +223,8 @@ typedef struct qp_model_info {
 } qp_model_info;
 
 QP_API void qp_model_get_info(const qp_model *model, qp_model_info *info);
+/* "default", "fp16", "q4" ...; NULL for what is no type. */
+QP_API const char *qp_cache_type_name(qp_cache_type type);
 /* Bytes of cache that `tokens` tokens need. */
 QP_API uint64_t qp_model_cache_bytes(const qp_model *model, qp_cache_type type, uint64_t tokens);
 

@@ -31,7 +31,6 @@ from quipu.exllamav2 import (
     ExLlamaV2StreamingGenerator,
     ExLlamaV2Tokenizer,
 )
-from quipu.model import CACHE_TYPES
 
 GREEDY = ExLlamaV2Sampler.Settings.greedy()
 
@@ -397,14 +396,22 @@ def test_forward(kit):
         kit.model.forward(ids, cache, return_last_state=True)
 
 
+def test_quantised_caches_are_smaller_and_answer(kit):
+    ids = kit.tokenizer.encode("Once upon a time there was")
+    full = ExLlamaV2Cache(kit.model)
+    expected = kit.model.forward(ids, full, last_id_only=True)[0, 0]
+    bytes_before = full.footprint()[0]
+    for kind in (ExLlamaV2Cache_8bit, ExLlamaV2Cache_Q8, ExLlamaV2Cache_Q6, ExLlamaV2Cache_Q4):
+        cache = kind(kit.model)
+        assert cache.cache_type == ("q8" if kind is ExLlamaV2Cache_8bit else kind.__name__[-2:].lower())
+        logits = kit.model.forward(ids, cache, last_id_only=True)[0, 0]
+        assert 0 < abs(logits - expected).max() < 2
+        assert cache.footprint()[0] <= bytes_before
+        bytes_before = cache.footprint()[0]
+    assert bytes_before < full.footprint()[0] / 3
+
+
 def test_what_is_not_there_says_so(kit):
-    for kind, name in ((ExLlamaV2Cache_Q4, "q4"), (ExLlamaV2Cache_Q6, "q6"), (ExLlamaV2Cache_Q8, "q8"),
-                       (ExLlamaV2Cache_8bit, "fp8")):
-        if name in CACHE_TYPES:
-            assert kind(kit.model).cache_type == name
-        else:
-            with pytest.raises(quipu.Unsupported, match=kind.__name__):
-                kind(kit.model)
     with pytest.raises(quipu.Unsupported, match="speculative"):
         ExLlamaV2DynamicGenerator(kit.model, kit.cache, kit.tokenizer, use_ngram_draft=True)
     with pytest.raises(quipu.Unsupported, match="embeddings"):

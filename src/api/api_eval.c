@@ -48,6 +48,7 @@ qp_status qp_sequences_new(qp_sequence **out, int count, const qp_model *m, uint
     if (count < 1 || count > MODEL_MAX_ROWS)
         return err_set(err, QP_BAD_ARGUMENT, 0, "%d sequences, allowed are 1 to %d", count, MODEL_MAX_ROWS);
     for (int i = 0; i < count; i++) out[i] = NULL;
+    if (!qp_cache_type_name(type)) return err_set(err, QP_BAD_ARGUMENT, 0, "cache type %d: there is none", (int)type);
     ERR_TRY(open_room(&shared, m, count, capacity_tokens, type, err));
     shared->n_users = 1; /* this function, until all are made */
     qp_status status = QP_OK;

@@ -20,7 +20,7 @@ static qp_status read_options(const qp_model *m, const qp_generator_options *o, 
     ERR_TRY(check_range("max_jobs", o->max_jobs, 0, ENGINE_MOST_JOBS, err));
     ERR_TRY(check_range("max_queue", o->max_queue, 0, 1 << 24, err));
     ERR_TRY(check_range("max_stall", o->max_stall, 0, 1000, err));
-    ERR_TRY(check_range("cache_type", o->cache_type, QP_CACHE_DEFAULT, QP_CACHE_FP32, err));
+    ERR_TRY(check_range("cache_type", o->cache_type, QP_CACHE_DEFAULT, QP_CACHE_Q4, err));
     *out =
         (engine_options){.cache_tokens = o->cache_tokens ? o->cache_tokens : (uint64_t)m->model->shape.trained_context,
                          .kv_type = seq_kv_type(m->model, o->cache_type),

@@ -5,6 +5,7 @@
 #include "base/cpuid.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "dev/kv_quant.h"
 #include "format/gguf.h"
 
 typedef struct inspection {
@@ -172,11 +173,16 @@ static void add_memory(inspection *in) {
     for (size_t i = 0; i <= sizeof contexts / sizeof *contexts; i++) {
         const bool is_last = i == sizeof contexts / sizeof *contexts || contexts[i] >= trained;
         const uint64_t tokens = is_last ? trained : contexts[i];
-        const uint64_t fp16 = cache_bytes(&in->shape, KV_F16, tokens), fp32 = cache_bytes(&in->shape, KV_F32, tokens);
-        json_array_append_new(rows, json_pack("{s:I,s:I,s:I,s:b,s:b}", "tokens", (json_int_t)tokens, "fp16_bytes",
-                                              (json_int_t)fp16, "fp32_bytes", (json_int_t)fp32, "fp16_fits",
-                                              fp16 < machine && weight_bytes < machine - fp16, "fp32_fits",
-                                              fp32 < machine && weight_bytes < machine - fp32));
+        json_t *row = json_pack("{s:I}", "tokens", (json_int_t)tokens);
+        for (kv_type type = 0; type < KV_TYPES; type++) {
+            const uint64_t bytes = cache_bytes(&in->shape, type, tokens);
+            char key[32];
+            snprintf(key, sizeof key, "%s_bytes", kv_type_name(type));
+            json_object_set_new(row, key, json_integer((json_int_t)bytes));
+            snprintf(key, sizeof key, "%s_fits", kv_type_name(type));
+            json_object_set_new(row, key, json_boolean(bytes < machine && weight_bytes < machine - bytes));
+        }
+        json_array_append_new(rows, row);
         if (is_last) break;
     }
     add(in, "memory",

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "dev/kv_quant.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -147,7 +148,13 @@ void qp_model_get_info(const qp_model *m, qp_model_info *info) {
     snprintf(info->cpu_level, sizeof info->cpu_level, "%s", inner->dev->level);
 }
 
+const char *qp_cache_type_name(qp_cache_type type) {
+    if (type == QP_CACHE_DEFAULT) return "default";
+    return type < QP_CACHE_DEFAULT || type > QP_CACHE_Q4 ? NULL : kv_type_name(seq_cache_type(type));
+}
+
 uint64_t qp_model_cache_bytes(const qp_model *m, qp_cache_type type, uint64_t tokens) {
+    if (!qp_cache_type_name(type)) return UINT64_MAX;
     const store_shape shape = seq_store_shape(&m->model->shape, seq_kv_type(m->model, type));
     size_t page, bytes;
     const uint64_t pages = tokens / DEV_PAGE_TOKENS + (tokens % DEV_PAGE_TOKENS != 0);

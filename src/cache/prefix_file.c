@@ -105,7 +105,7 @@ typedef struct field {
 static const field fields[] = {
     FIELD(version, "format version"),       FIELD(layout, "page layout"),
     FIELD(n_layers, "number of layers"),    FIELD(n_kv_heads, "number of key heads"),
-    FIELD(head_dim, "head size"),           FIELD(kv_type, "cache type (0: fp16, 1: fp32)"),
+    FIELD(head_dim, "head size"),           FIELD(kv_type, "cache type (0: fp16, 1: fp32, 2: q8, 3: q6, 4: q4)"),
     FIELD(page_tokens, "tokens of a page"), FIELD(page_bytes, "bytes of a page"),
     FIELD(root, "identity of the model"),   FIELD(zero, "reserved field"),
 };

@@ -156,7 +156,8 @@ static void files_of_others_are_refused(void **state) {
         {{2, 1, 2, .type = KV_F16}, 5, "number of layers is 1, this cache has 2"},
         {{1, 2, 2, .type = KV_F16}, 5, "number of key heads is 1, this cache has 2"},
         {{1, 1, 4, .type = KV_F16}, 5, "head size is 2, this cache has 4"},
-        {{1, 1, 2, .type = KV_F32}, 5, "cache type (0: fp16, 1: fp32) is 0, this cache has 1"},
+        {{1, 1, 2, .type = KV_F32}, 5, "cache type (0: fp16, 1: fp32, 2: q8, 3: q6, 4: q4) is 0, this cache has 1"},
+        {{1, 1, 2, .type = KV_Q4}, 5, "cache type (0: fp16, 1: fp32, 2: q8, 3: q6, 4: q4) is 0, this cache has 4"},
         {{1, 1, 2, .type = KV_F16}, 6, "identity of the model is 5, this cache has 6"},
     };
     room a, b;

@@ -6,20 +6,21 @@
  * store_copy and the kernels alone. */
 #include "store.h"
 #include "base/mem.h"
+#include "dev/kv_quant.h"
 
 static int value_dim(const store_shape *shape) { return shape->v_dim ? shape->v_dim : shape->head_dim; }
 
 /* What has `dim` elements a token and KV head: one page in one layer. */
-static bool part_bytes(const store_shape *shape, int dim, size_t *out) {
-    const size_t each = shape->type == KV_F16 ? 2 : 4;
-    return mem_mul((size_t)shape->n_kv_heads, (size_t)dim, out) && mem_mul(*out, each * DEV_PAGE_TOKENS, out);
+static bool part_bytes(const store_shape *shape, kv_type type, int dim, size_t *out) {
+    const size_t group = dev_kv_group_bytes(type, dim), groups = DEV_PAGE_TOKENS / DEV_KEY_GROUP;
+    return mem_mul((size_t)shape->n_kv_heads, groups, out) && mem_mul(*out, group, out);
 }
 
 /* Keys, and keys and values, of one page in one layer. */
 static bool layer_bytes(const store_shape *shape, size_t *keys, size_t *both) {
     size_t values = 0;
-    if (!part_bytes(shape, shape->head_dim, keys)) return false;
-    if (!shape->latent && !part_bytes(shape, value_dim(shape), &values)) return false;
+    if (!part_bytes(shape, dev_key_type(shape->type), shape->head_dim, keys)) return false;
+    if (!shape->latent && !part_bytes(shape, shape->type, value_dim(shape), &values)) return false;
     return mem_add(*keys, values, both);
 }
 
@@ -31,6 +32,9 @@ bool store_page_bytes(const store_shape *shape, size_t *out) {
 qp_status store_open(kv_store *out, device *dev, const store_shape *shape, int n_pages, qp_error *err) {
     *out = (kv_store){.dev = dev, .shape = *shape, .n_pages = n_pages};
     size_t keys, both, page, bytes;
+    if (!(dev->kv_types >> shape->type & 1))
+        return err_set(err, QP_UNSUPPORTED, 0, "cache type: the device '%s' cannot keep %s", dev->name,
+                       kv_type_name(shape->type));
     if (!layer_bytes(shape, &keys, &both) || !store_page_bytes(shape, &page) || !mem_mul(page, (size_t)n_pages, &bytes))
         return err_set(err, QP_TOO_LARGE, 0, "cache of %d pages: its size overflows", n_pages);
     out->views = mem_zarray((size_t)shape->n_layers, sizeof *out->views);
@@ -64,14 +68,13 @@ static uint8_t *page_at(const kv_store *s, int layer, int32_t page) {
     return s->views[layer].k + (size_t)page * s->views[layer].page_stride;
 }
 
-/* The first groups of what has `dim` elements a token, at `offset` of the page. */
-static void copy_part(const kv_store *s, int layer, page_copy copy, size_t offset, int dim) {
-    const size_t row = (size_t)dim * (s->shape.type == KV_F16 ? 2 : 4);
+/* The first groups, of so many bytes, of what is at `offset` of the page. */
+static void copy_part(const kv_store *s, int layer, page_copy copy, size_t offset, size_t group) {
     const size_t n_groups = (size_t)(copy.n_tokens + DEV_KEY_GROUP - 1) / DEV_KEY_GROUP;
     const copy_args heads = {.to = page_at(s, layer, copy.to) + offset,
                              .from = page_at(s, layer, copy.from) + offset,
-                             .bytes = n_groups * DEV_KEY_GROUP * row,
-                             .stride = DEV_PAGE_TOKENS * row,
+                             .bytes = n_groups * group,
+                             .stride = DEV_PAGE_TOKENS / DEV_KEY_GROUP * group,
                              .n_blocks = s->shape.n_kv_heads};
     s->dev->ops->copy(s->dev, &heads);
 }
@@ -80,9 +83,11 @@ static void copy_part(const kv_store *s, int layer, page_copy copy, size_t offse
 void store_copy(const kv_store *s, page_copy copy) {
     size_t keys, both;
     layer_bytes(&s->shape, &keys, &both); /* fits: store_open has seen it */
+    const size_t key_group = dev_kv_group_bytes(dev_key_type(s->shape.type), s->shape.head_dim);
+    const size_t value_group = dev_kv_group_bytes(s->shape.type, value_dim(&s->shape));
     for (int i = 0; copy.n_tokens && i < s->shape.n_layers; i++) {
-        copy_part(s, i, copy, 0, s->shape.head_dim);
-        if (!s->shape.latent) copy_part(s, i, copy, keys, value_dim(&s->shape));
+        copy_part(s, i, copy, 0, key_group);
+        if (!s->shape.latent) copy_part(s, i, copy, keys, value_group);
     }
 }
 

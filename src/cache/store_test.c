@@ -18,7 +18,11 @@ static const store_shape shapes[] = {{1, 1, 8, .type = KV_F16},
                                      {3, 2, 16, .type = KV_F16},
                                      {2, 3, 24, .type = KV_F32},
                                      {2, 2, 24, .type = KV_F16, .v_dim = 12},
-                                     {2, 1, 40, .type = KV_F16, .v_dim = 32, .latent = true}};
+                                     {2, 1, 40, .type = KV_F16, .v_dim = 32, .latent = true},
+                                     {2, 2, 64, .type = KV_Q8},
+                                     {1, 3, 80, .type = KV_Q6, .v_dim = 33},
+                                     {2, 1, 40, .type = KV_Q4, .v_dim = 32, .latent = true},
+                                     {2, 2, 64, .type = KV_Q4}};
 
 static void fill_bytes(uint8_t *at, size_t n) {
     for (size_t i = 0; i < n; i++) at[i] = (uint8_t)(i * 2654435761u >> 13);
@@ -26,11 +30,12 @@ static void fill_bytes(uint8_t *at, size_t n) {
 
 /* Page and group of slots of a byte of the store: [n_layers][n_pages][keys | values][n_kv_heads][P tokens]. */
 static void place_of(const kv_store *s, size_t offset, int *page, int *group) {
-    const size_t each = s->shape.type == KV_F16 ? 2 : 4, stride = s->views[0].page_stride, in_page = offset % stride;
-    const size_t keys = (size_t)(s->shape.n_kv_heads * s->shape.head_dim) * P * each;
-    const size_t row = (size_t)(in_page < keys ? s->shape.head_dim : s->views[0].v_dim) * each;
+    const size_t stride = s->views[0].page_stride, in_page = offset % stride, groups = P / DEV_KEY_GROUP;
+    const size_t key_group = dev_kv_group_bytes(dev_key_type(s->shape.type), s->shape.head_dim);
+    const size_t keys = (size_t)s->shape.n_kv_heads * groups * key_group;
+    const size_t each = in_page < keys ? key_group : dev_kv_group_bytes(s->shape.type, s->views[0].v_dim);
     const size_t in_part = in_page < keys ? in_page : in_page - keys;
-    *group = (int)(in_part / row % P) / DEV_KEY_GROUP;
+    *group = (int)(in_part / each % groups);
     *page = (int)(offset / stride % (size_t)s->n_pages);
 }
 

@@ -98,7 +98,9 @@ qp_status load_tokenizer(qp_tokenizer **out, session *s, qp_error *err) {
 
 qp_cache_type load_cache_type(const options *o) {
     if (!o->cache) return QP_CACHE_DEFAULT;
-    return strcmp(o->cache, "fp32") ? QP_CACHE_FP16 : QP_CACHE_FP32;
+    qp_cache_type type = QP_CACHE_FP16;
+    while (strcmp(o->cache, qp_cache_type_name(type)) != 0) type++; /* one of the option's choices */
+    return type;
 }
 
 /* ---- adapters ---- */

@@ -59,7 +59,7 @@ const option_row option_rows[] = {
     CHOICE("format", format, GROUP_MODEL, FOR_BENCH, "bf16|f16|f32", "bf16", "format of the random weights"),
     CHOICE("precision", precision, GROUP_MODEL, RUNNING, "exact|fast", "fast",
            "exact: float32 activations and sums; fast: activations may be rounded to 16 bits"),
-    CHOICE("cache", cache, GROUP_MODEL, RUNNING, "fp16|fp32", NULL,
+    CHOICE("cache", cache, GROUP_MODEL, RUNNING, "fp16|fp32|q8|q6|q4", NULL,
            "format of the cache (default: fp32 with --precision exact, else fp16)"),
     NUMBER(OPTION_INT, "context", 0, context, GROUP_MODEL, TALKING | FOR_LOGITS, 1, MANY, NULL,
            "tokens of cache (default: what the work needs, at most the trained context)"),

@@ -105,12 +105,14 @@ typedef struct matmul_args {
     bool is_exact; /* no activation is rounded, whatever the device's precision */
 } matmul_args;
 
-typedef enum kv_type { KV_F16, KV_F32 } kv_type;
+/* The numbers stand in files (cache/prefix_file.c). */
+typedef enum kv_type { KV_F16, KV_F32, KV_Q8, KV_Q6, KV_Q4, KV_TYPES } kv_type;
 
 /* One layer's keys and values, lent by cache/store.c, keys and values apart. Inside a page values are
  * [n_kv_heads][DEV_PAGE_TOKENS][v_dim]; keys are [n_kv_heads][DEV_PAGE_TOKENS / DEV_KEY_GROUP][head_dim]
  * [DEV_KEY_GROUP], so that the scores of a group's tokens come out side by side. Whole groups can be copied from page
- * to page; what is in the slots behind a sequence's last token never matters. */
+ * to page; what is in the slots behind a sequence's last token never matters. In the quantised types dev/kv_quant.h
+ * tells what stands in place of the elements. */
 typedef struct kv_view {
     kv_type type;
     int n_kv_heads, head_dim, v_dim; /* elements of a key, of a value */
@@ -122,6 +124,21 @@ typedef struct kv_view {
 static inline size_t dev_key_at(int slot, int d, int head_dim) {
     const size_t row = (size_t)(slot / DEV_KEY_GROUP) * (size_t)head_dim + (size_t)d;
     return row * DEV_KEY_GROUP + (size_t)(slot % DEV_KEY_GROUP);
+}
+
+enum { DEV_KV_BLOCK = 32 }; /* elements with one scale in the quantised types */
+
+/* What the keys of a cache are kept as. Mistakes in a score reach all that a token reads, those in a value are averaged
+ * away: beside values of 4 bits keys have 6. (On the model of the tests 4 bits for both diverge 0.020 per token, this
+ * 0.008, and half of that is the values'.) */
+static inline kv_type dev_key_type(kv_type type) { return type == KV_Q4 ? KV_Q6 : type; }
+
+/* Bytes of DEV_KEY_GROUP tokens' keys, kept as dev_key_type says, or values, of `dim` elements in one head. */
+static inline size_t dev_kv_group_bytes(kv_type type, int dim) {
+    static const uint8_t bits[KV_TYPES] = {[KV_F16] = 16, [KV_F32] = 32, [KV_Q8] = 8, [KV_Q6] = 6, [KV_Q4] = 4};
+    const size_t elements = (size_t)dim, blocks = (elements + DEV_KV_BLOCK - 1) / DEV_KV_BLOCK;
+    if (type <= KV_F32) return elements * DEV_KEY_GROUP * bits[type] / 8;
+    return blocks * DEV_KEY_GROUP * (sizeof(uint16_t) + (size_t)(DEV_KV_BLOCK * bits[type] / 8));
 }
 
 /* The rows of a step that belong to one sequence: n_rows consecutive rows beginning at `row`, the first of which has
@@ -333,7 +350,8 @@ struct device {
     char level[16];         /* "avx512" ... */
     int threads;
     bool exact;
-    bool keeps_pairs; /* experts' scratch has a row for each row and each of its experts: [n_rows * top_k] */
+    bool keeps_pairs;  /* experts' scratch has a row for each row and each of its experts: [n_rows * top_k] */
+    unsigned kv_types; /* 1 << kv_type for each that it reads and writes */
 };
 
 /* Opens the device that `options` names. One thread at a time runs ops; memory may be taken, given, copied, uploaded

@@ -8,9 +8,18 @@
 
 /* ---- room ---- */
 
+kv_type seq_cache_type(qp_cache_type type) {
+    static const kv_type types[] = {[QP_CACHE_FP16] = KV_F16,
+                                    [QP_CACHE_FP32] = KV_F32,
+                                    [QP_CACHE_Q8] = KV_Q8,
+                                    [QP_CACHE_Q6] = KV_Q6,
+                                    [QP_CACHE_Q4] = KV_Q4};
+    return types[type];
+}
+
 kv_type seq_kv_type(const model *m, qp_cache_type type) {
     if (type == QP_CACHE_DEFAULT) return m->dev->exact ? KV_F32 : KV_F16;
-    return type == QP_CACHE_FP32 ? KV_F32 : KV_F16;
+    return seq_cache_type(type);
 }
 
 store_shape seq_store_shape(const model_shape *s, kv_type type) {

@@ -23,6 +23,7 @@ typedef struct seq {
 qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type type, qp_error *err);
 void seq_room_close(seq_room *room);
 uint64_t seq_room_tokens(const seq_room *room);
+kv_type seq_cache_type(qp_cache_type type); /* of all but the default */
 kv_type seq_kv_type(const model *m, qp_cache_type type);
 /* What the cache holds for each token of a model of this shape. */
 store_shape seq_store_shape(const model_shape *s, kv_type type);

@@ -47,17 +47,20 @@ static const char *absent_in(const json_t *document) {
     return NULL;
 }
 
+/* QP_CACHE_DEFAULT where there is no such type. */
+static qp_cache_type cache_type_called(const char *mode) {
+    qp_cache_type type = QP_CACHE_FP16;
+    while (qp_cache_type_name(type) && strcasecmp(mode, qp_cache_type_name(type)) != 0) type++;
+    return qp_cache_type_name(type) ? type : QP_CACHE_DEFAULT;
+}
+
 static qp_status read_cache_mode(load_order *o, const json_t *document, const char *where, qp_error *err) {
     const char *mode = NULL;
     ERR_TRY(json_get_text(document, "cache_mode", &mode, where, err));
     if (!mode) return QP_OK;
-    if (!strcasecmp(mode, "fp16"))
-        o->cache_mode = "fp16";
-    else if (!strcasecmp(mode, "fp32"))
-        o->cache_mode = "fp32";
-    else
-        return err_set(err, QP_UNSUPPORTED, 0, "cache_mode: found '%.40s', allowed are FP16 and FP32", mode);
-    return QP_OK;
+    o->cache_type = cache_type_called(mode);
+    if (o->cache_type != QP_CACHE_DEFAULT) return QP_OK;
+    return err_set(err, QP_UNSUPPORTED, 0, "cache_mode: found '%.40s', allowed are FP16, FP32, Q8, Q6 and Q4", mode);
 }
 
 static qp_status read_rope(load_order *o, const json_t *document, const char *where, qp_error *err) {
@@ -104,7 +107,7 @@ static void fill(load_order *o, const load_order *from) {
     if (!o->cache_size) o->cache_size = from->cache_size;
     if (!o->chunk_size) o->chunk_size = from->chunk_size;
     if (!o->max_batch_size) o->max_batch_size = from->max_batch_size;
-    if (!o->cache_mode) o->cache_mode = from->cache_mode;
+    if (!o->cache_type) o->cache_type = from->cache_type;
     if (o->rope_scale <= 0) o->rope_scale = from->rope_scale;
     if (o->rope_alpha <= 0) o->rope_alpha = from->rope_alpha;
     if (!*o->prompt_template) memcpy(o->prompt_template, from->prompt_template, sizeof o->prompt_template);
@@ -134,15 +137,13 @@ static bool is_wanted(const config *c, int row, config_share share) {
     return c->origins[row] && strcmp(c->origins[row], "default") != 0;
 }
 
-static const char *cache_word(const char *mode) { return !mode ? NULL : strcasecmp(mode, "fp32") ? "fp16" : "fp32"; }
-
 static void fill_from_config(load_order *o, const config *c, config_share share) {
     load_order own = {.is_first = false};
     if (is_wanted(c, CONFIG_max_seq_len, share)) own.max_seq_len = c->max_seq_len;
     if (is_wanted(c, CONFIG_cache_size, share)) own.cache_size = c->cache_size;
     if (is_wanted(c, CONFIG_chunk_size, share)) own.chunk_size = c->chunk_size;
     if (is_wanted(c, CONFIG_max_batch_size, share)) own.max_batch_size = c->max_batch_size;
-    if (is_wanted(c, CONFIG_cache_mode, share)) own.cache_mode = cache_word(c->cache_mode);
+    if (is_wanted(c, CONFIG_cache_mode, share) && c->cache_mode) own.cache_type = cache_type_called(c->cache_mode);
     if (is_wanted(c, CONFIG_rope_scale, share)) own.rope_scale = c->rope_scale;
     if (is_wanted(c, CONFIG_rope_alpha, share)) own.rope_alpha = c->rope_alpha;
     if (is_wanted(c, CONFIG_prompt_template, share) && c->prompt_template)

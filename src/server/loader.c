@@ -154,11 +154,6 @@ static void take_away(loader *l, bool skip_queue) {
 
 /* ---- bringing ---- */
 
-static qp_cache_type cache_type_of(const load_order *o) {
-    if (!o->cache_mode) return QP_CACHE_DEFAULT;
-    return !strcmp(o->cache_mode, "fp32") ? QP_CACHE_FP32 : QP_CACHE_FP16;
-}
-
 static qp_status open_model(loader *l, model_slot *m, qp_error *err) {
     const config *c = l->server->config;
     const load_order *o = &l->order;
@@ -195,7 +190,7 @@ static uint64_t cache_tokens_of(const model_slot *m, int64_t asked, qp_cache_typ
 static qp_status open_generator(const loader *l, model_slot *m, qp_error *err) {
     const config *c = l->server->config;
     const load_order *o = &l->order;
-    const qp_cache_type type = cache_type_of(o);
+    const qp_cache_type type = o->cache_type;
     const uint64_t page = 256, tokens = (cache_tokens_of(m, o->cache_size, type) + page - 1) / page * page;
     const uint64_t trained = (uint64_t)m->info.trained_context;
     const uint64_t wanted = o->max_seq_len ? (uint64_t)o->max_seq_len : trained;

@@ -11,7 +11,7 @@ typedef struct loader loader;
 typedef struct load_order {
     char id[256], path[4096];
     int64_t max_seq_len, cache_size, chunk_size, max_batch_size;
-    const char *cache_mode; /* "fp16" or "fp32", constant; NULL: not given */
+    qp_cache_type cache_type; /* QP_CACHE_DEFAULT: not given */
     double rope_scale, rope_alpha;
     char prompt_template[128];
     bool is_first;   /* at the start: all of the configuration counts */

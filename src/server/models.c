@@ -157,9 +157,14 @@ void models_drop_template(chat_template *t) {
 /* ---- the card ---- */
 
 const char *models_cache_word(const model_slot *m) {
+    static const char *const words[] = {[QP_CACHE_FP16] = "FP16",
+                                        [QP_CACHE_FP32] = "FP32",
+                                        [QP_CACHE_Q8] = "Q8",
+                                        [QP_CACHE_Q6] = "Q6",
+                                        [QP_CACHE_Q4] = "Q4"};
     const bool is_exact = m->info.precision == QP_PRECISION_EXACT;
-    const qp_cache_type type = m->limits.cache_type;
-    return type == QP_CACHE_FP32 || (type == QP_CACHE_DEFAULT && is_exact) ? "FP32" : "FP16";
+    const qp_cache_type standard = is_exact ? QP_CACHE_FP32 : QP_CACHE_FP16;
+    return words[m->limits.cache_type ? m->limits.cache_type : standard];
 }
 
 static json_t *parameters(model_slot *m) {

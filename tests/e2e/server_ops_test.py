@@ -73,7 +73,7 @@ class Operations(unittest.TestCase):
         return [json.loads(e[6:]) for e in data.decode().split("\n\n") if e.startswith("data: ")]
 
     def test_T60_load_and_unload(self):
-        events = self.load(model_name="twin", max_seq_len=512, cache_size=1024, chunk_size=128, cache_mode="FP32")
+        events = self.load(model_name="twin", max_seq_len=512, cache_size=1024, chunk_size=128, cache_mode="Q6")
         self.assertEqual({e["model_type"] for e in events}, {"model"})
         self.assertEqual([e["status"] for e in events][-1], "finished")
         self.assertEqual([e["status"] for e in events].count("finished"), 1)
@@ -82,7 +82,7 @@ class Operations(unittest.TestCase):
         card = self.server.json("GET", "/v1/model")
         self.assertEqual((card["id"], card["max_model_len"]), ("twin", 512))
         self.assertEqual(card["parameters"]["cache_size"], 1024)
-        self.assertEqual(card["parameters"]["cache_mode"], "FP32")
+        self.assertEqual(card["parameters"]["cache_mode"], "Q6")
         self.assertEqual(self.complete(max_tokens=2)["model"], "twin")
         status, _, data = self.server.post("/v1/model/unload", b"", ADMIN)
         self.assertEqual((status, data), (200, b"null"))
@@ -111,7 +111,7 @@ class Operations(unittest.TestCase):
 
     def test_T60_bad_loads(self):
         for fields, part in (({"model_name": "nothing"}, "nothing"), ({"model_name": "../demo"}, "model_name"),
-                             ({"model_name": ".."}, "model_name"), ({"model_name": "demo", "cache_mode": "Q4"}, "FP16"),
+                             ({"model_name": ".."}, "model_name"), ({"model_name": "demo", "cache_mode": "Q5"}, "Q6"),
                              ({"model_name": "demo", "cache_size": 3}, "cache_size"),
                              ({"model_name": "demo", "tensor_parallel": True}, "tensor_parallel"),
                              ({"model_name": "demo", "draft_model": {"draft_model_name": "x"}}, "draft_model")):

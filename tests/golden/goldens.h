@@ -80,12 +80,12 @@ static inline qp_model *open_model(const golden *g, const char *level, int threa
 }
 
 /* Feeds ids in pieces of `piece`; logits of the last `last` positions, freed by the caller. */
-static inline float *logits_of(const qp_model *m, const int32_t *ids, size_t n, size_t last, size_t piece,
-                               size_t vocabulary) {
+static inline float *logits_with(qp_cache_type type, const qp_model *m, const int32_t *ids, size_t n, size_t last,
+                                 size_t piece, size_t vocabulary) {
     qp_sequence *s;
     qp_error err;
     float *out = mem_zarray(last * vocabulary, sizeof *out), *at = out;
-    if (qp_sequence_new(&s, m, n, QP_CACHE_DEFAULT, &err) != QP_OK) fail_msg("%s", err.text);
+    if (qp_sequence_new(&s, m, n, type, &err) != QP_OK) fail_msg("%s", err.text);
     for (size_t done = 0; done < n;) {
         const size_t count = n - done < piece ? n - done : piece, end = done + count;
         const size_t wanted = end > n - last ? (end - (n - last) < count ? end - (n - last) : count) : 0;
@@ -96,6 +96,11 @@ static inline float *logits_of(const qp_model *m, const int32_t *ids, size_t n, 
     }
     qp_sequence_free(s);
     return out;
+}
+
+static inline float *logits_of(const qp_model *m, const int32_t *ids, size_t n, size_t last, size_t piece,
+                               size_t vocabulary) {
+    return logits_with(QP_CACHE_DEFAULT, m, ids, n, last, piece, vocabulary);
 }
 
 static inline double max_difference(const float *a, const float *b, size_t n) {

@@ -124,14 +124,16 @@ static void make_random(random_job *r, uint32_t *s) {
     if (next_random(s) % 4 == 0) r->o.sampling.dry_multiplier = 0.8f;
 }
 
-static void each_job_is_alone(void **state) {
+static void each_job_is_alone_in(qp_cache_type type) {
     random_job *jobs = calloc(N_JOBS, sizeof *jobs);
     answer *alone = calloc(N_JOBS, sizeof *alone), *got = calloc(1, sizeof *got);
     qp_job *handles[N_JOBS];
     uint32_t seed = 11;
+    const int n_rounds = type == QP_CACHE_DEFAULT ? 3 : 2;
     for (int i = 0; i < N_JOBS; i++) make_random(&jobs[i], &seed);
     for (int i = 0; i < N_JOBS; i++) {
-        qp_generator *g = new_generator(tiny, (qp_generator_options){.cache_tokens = 1024, .no_reuse = true});
+        qp_generator *g =
+            new_generator(tiny, (qp_generator_options){.cache_tokens = 1024, .cache_type = type, .no_reuse = true});
         run(g, jobs[i].o, &alone[i]);
         qp_generator_free(g);
     }
@@ -140,9 +142,12 @@ static void each_job_is_alone(void **state) {
                                                  {.cache_tokens = 2048, .chunk_tokens = 33},
                                                  {.cache_tokens = 1536, .spill_bytes = 1 << 20, .max_jobs = 5},
                                                  {.cache_tokens = 65536, .max_stall = 10}};
-    for (size_t r = 0; r < sizeof rooms / sizeof *rooms; r++) {
-        qp_generator *g = new_generator(tiny, rooms[r]);
-        for (int round = 0; round < 3; round++) {
+    const size_t n_rooms = type == QP_CACHE_DEFAULT ? sizeof rooms / sizeof *rooms : 3;
+    for (size_t r = n_rooms == 3 ? 2 : 0; r < n_rooms; r++) { /* the other types: where pages are spilled */
+        qp_generator_options room = rooms[r];
+        room.cache_type = type;
+        qp_generator *g = new_generator(tiny, room);
+        for (int round = 0; round < n_rounds; round++) {
             for (int i = 0; i < N_JOBS; i++) handles[i] = submit(g, jobs[(i * 5 + round) % N_JOBS].o);
             for (int i = 0; i < N_JOBS; i++)
                 if (round && (i + round) % 3 == 0) qp_job_cancel(handles[i]);
@@ -160,6 +165,11 @@ static void each_job_is_alone(void **state) {
     free(jobs);
     free(alone);
     free(got);
+}
+
+static void each_job_is_alone(void **state) {
+    for (qp_cache_type type = QP_CACHE_DEFAULT; type <= QP_CACHE_Q4; type++)
+        if (type == QP_CACHE_DEFAULT || type >= QP_CACHE_Q8) each_job_is_alone_in(type);
 }
 
 static void preempted_jobs_go_on_as_if_nothing_was(void **state) {

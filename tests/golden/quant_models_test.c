@@ -177,12 +177,13 @@ typedef struct divergence {
 } divergence;
 
 /* Mean over `windows` windows of 512 tokens of unseen text. */
-static divergence diverge(const qp_model *a, const qp_model *b, const int32_t *ids, int windows) {
+static divergence diverge(const qp_model *a, const qp_model *b, qp_cache_type b_cache, const int32_t *ids,
+                          int windows) {
     enum { WINDOW = 512 };
     divergence d = {0, 0};
     for (int w = 0; w < windows; w++) {
         float *x = logits_of(a, ids + w * WINDOW, WINDOW, WINDOW, 1 << 20, VOCABULARY);
-        float *y = logits_of(b, ids + w * WINDOW, WINDOW, WINDOW, 1 << 20, VOCABULARY);
+        float *y = logits_with(b_cache, b, ids + w * WINDOW, WINDOW, WINDOW, 1 << 20, VOCABULARY);
         for (size_t row = 0; row < WINDOW; row++) {
             const float *p = x + row * VOCABULARY, *q = y + row * VOCABULARY;
             d.kl += kl_of(p, q, VOCABULARY) / (WINDOW * windows);
@@ -194,8 +195,7 @@ static divergence diverge(const qp_model *a, const qp_model *b, const int32_t *i
     return d;
 }
 
-static void fast_is_close_to_exact(void **state) {
-    if (!has_fixtures()) HARNESS_SKIP("no EXL2 fixtures in %s", QUIPU_FIXTURES);
+static int32_t *unseen_text(void) {
     safetensors text;
     assert_int_equal(safetensors_open(&text, EXL2_FOLDER "/validation_ids.safetensors", NULL), QP_OK);
     const ckpt_tensor *t = &text.tensors[0];
@@ -203,11 +203,18 @@ static void fast_is_close_to_exact(void **state) {
     for (size_t i = 0; i < (size_t)t->shape[0]; i++)
         ids[i] = t->type == DTYPE_I32 ? ((const int32_t *)(const void *)t->data)[i]
                                       : ((const uint16_t *)(const void *)t->data)[i];
+    safetensors_close(&text);
+    return ids;
+}
+
+static void fast_is_close_to_exact(void **state) {
+    if (!has_fixtures()) HARNESS_SKIP("no EXL2 fixtures in %s", QUIPU_FIXTURES);
+    int32_t *ids = unseen_text();
     for (size_t i = 0; i < HARNESS_COUNT(files); i++) {
         char path[512];
         snprintf(path, sizeof path, EXL2_FOLDER "/%s", files[i]);
         qp_model *exact = open_path(path, NULL, QP_PRECISION_EXACT), *fast = open_path(path, NULL, QP_PRECISION_FAST);
-        const divergence d = diverge(exact, fast, ids, 4);
+        const divergence d = diverge(exact, fast, QP_CACHE_DEFAULT, ids, 4);
         print_message("%s: KL of fast %.6f, same best %.2f %%\n", files[i], d.kl, 100 * d.same_best);
         assert_true(d.kl <= 0.002);
         assert_true(d.same_best >= 0.97);
@@ -215,7 +222,28 @@ static void fast_is_close_to_exact(void **state) {
         qp_model_close(fast);
     }
     mem_free(ids);
-    safetensors_close(&text);
+}
+
+/* Against float32 in the same model; text read in one step, and token by token at the end of a window. */
+static void quantised_caches_are_close(void **state) {
+    static const struct {
+        qp_cache_type type;
+        double most_kl;
+    } cases[] = {{QP_CACHE_FP16, 1e-6}, {QP_CACHE_Q8, 0.0005}, {QP_CACHE_Q6, 0.002}, {QP_CACHE_Q4, 0.01}};
+    if (!has_fixtures()) HARNESS_SKIP("no EXL2 fixtures in %s", QUIPU_FIXTURES);
+    int32_t *ids = unseen_text();
+    qp_model *m = open_path(EXL2_FOLDER "/mini-fp16", NULL, QP_PRECISION_EXACT);
+    double below = -1;
+    for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
+        const divergence d = diverge(m, m, cases[i].type, ids, 4);
+        print_message("cache %s: KL %.7f, same best %.2f %%\n", qp_cache_type_name(cases[i].type), d.kl,
+                      100 * d.same_best);
+        assert_true(d.kl <= cases[i].most_kl);
+        assert_true(d.kl > below); /* fewer bits are really used */
+        below = d.kl;
+    }
+    qp_model_close(m);
+    mem_free(ids);
 }
 
 /* ---- GGUF ---- */
@@ -322,9 +350,13 @@ static void gguf_pieces_of_sentencepiece(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exl2_weights_are_the_references), cmocka_unit_test(exl2_logits_are_the_references),
-        cmocka_unit_test(fast_is_close_to_exact),          cmocka_unit_test(gguf_models_are_what_they_were_made_of),
-        cmocka_unit_test(gguf_tokenizer_is_the_same),      cmocka_unit_test(gguf_pieces_of_sentencepiece),
+        cmocka_unit_test(exl2_weights_are_the_references),
+        cmocka_unit_test(exl2_logits_are_the_references),
+        cmocka_unit_test(fast_is_close_to_exact),
+        cmocka_unit_test(quantised_caches_are_close),
+        cmocka_unit_test(gguf_models_are_what_they_were_made_of),
+        cmocka_unit_test(gguf_tokenizer_is_the_same),
+        cmocka_unit_test(gguf_pieces_of_sentencepiece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

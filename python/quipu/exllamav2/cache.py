@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 from ..generator import Generator
-from ..model import CACHE_TYPES
 from ..sequence import Sequence
 from .config import refuse, tell
 from .exl_model import ExLlamaV2
@@ -29,9 +28,6 @@ class ExLlamaV2CacheBase:
         num_key_value_heads: Optional[int] = None,
         fixed_device: Optional[int] = None,
     ) -> None:
-        if self.cache_type not in CACHE_TYPES:
-            raise refuse(f"{type(self).__name__}: a cache of this type is not there yet; there are "
-                         + ", ".join(CACHE_TYPES))
         if copy_from is not None:
             raise refuse("copy_from: a cache cannot be copied; prompts find what other jobs computed by themselves")
         if fixed_device is not None:
@@ -98,8 +94,8 @@ class ExLlamaV2Cache_Q8(ExLlamaV2CacheBase):
     cache_type = "q8"
 
 
-class ExLlamaV2Cache_8bit(ExLlamaV2CacheBase):
-    cache_type = "fp8"
+class ExLlamaV2Cache_8bit(ExLlamaV2Cache_Q8):
+    """8 bits a number: the better of the two formats with so many."""
 
 
 class ExLlamaV2Cache_TP(ExLlamaV2Cache):

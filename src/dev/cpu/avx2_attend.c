@@ -2,6 +2,7 @@
  *
  * 6 x 2 or 3 x 4 sums, two or four vectors of keys or values and an element of a query fit the 16 registers. */
 #include "cpu.h"
+#include "dev/kv_quant.h"
 #include "avx2_vec.h"
 #include <float.h>
 
@@ -9,4 +10,5 @@ enum { TILE_ROWS = 6, TILE_VECS = 4, FEW_ROWS = 3 };
 
 #include "page_attend.inc"
 
-const cpu_attend_ops cpu_attend_avx2 = {.page_f16 = page_f16, .page_f32 = page_f32, .merge = merge};
+const cpu_attend_ops cpu_attend_avx2 = {
+    .page_f16 = page_f16, .page_f32 = page_f32, .page_quantised = page_quantised, .merge = merge};

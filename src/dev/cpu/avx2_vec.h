@@ -27,6 +27,7 @@ static inline __m128i vec_half_part(const void *from, int n) {
 }
 static inline vec vec_f16(const void *from) { return _mm256_cvtph_ps(_mm_loadu_si128(from)); }
 static inline vec vec_f16_part(const void *from, int n) { return _mm256_cvtph_ps(vec_half_part(from, n)); }
+static inline vec vec_i8(const void *from) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from))); }
 static inline vec vec_bf16_of(__m128i bits) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }

@@ -2,6 +2,7 @@
  *
  * 8 x 2 or 4 x 4 sums, two or four vectors of keys or values and an element of a query fit the 32 registers. */
 #include "cpu.h"
+#include "dev/kv_quant.h"
 #include "avx512_vec.h"
 #include <float.h>
 
@@ -9,4 +10,5 @@ enum { TILE_ROWS = 8, TILE_VECS = 4, FEW_ROWS = 4 };
 
 #include "page_attend.inc"
 
-const cpu_attend_ops cpu_attend_avx512 = {.page_f16 = page_f16, .page_f32 = page_f32, .merge = merge};
+const cpu_attend_ops cpu_attend_avx512 = {
+    .page_f16 = page_f16, .page_f32 = page_f32, .page_quantised = page_quantised, .merge = merge};

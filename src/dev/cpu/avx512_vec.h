@@ -23,6 +23,7 @@ static inline vec vec_f16(const void *from) { return _mm512_cvtph_ps(_mm256_load
 static inline vec vec_f16_part(const void *from, int n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(vec_mask(n), from));
 }
+static inline vec vec_i8(const void *from) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from))); }
 static inline vec vec_bf16_of(__m256i bits) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }

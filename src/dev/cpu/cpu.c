@@ -164,7 +164,7 @@ qp_status cpu_open(device **out, const dev_options *options, qp_error *err) {
     cpu_device *c = MEM_NEW(cpu_device);
     if (!c) return err_no_memory(err, sizeof *c, "the CPU device");
     c->log = options->log;
-    c->head = (device){.ops = &ops, .name = "cpu", .exact = options->exact};
+    c->head = (device){.ops = &ops, .name = "cpu", .exact = options->exact, .kv_types = (1 << KV_TYPES) - 1};
     const qp_status status = prepare(c, options, err);
     if (status == QP_OK)
         *out = &c->head;

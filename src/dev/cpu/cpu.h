@@ -95,7 +95,8 @@ typedef struct cpu_attend_state {
 typedef struct cpu_attend_page {
     const float *q; /* [n_queries][head_dim], scaled already */
     int n_queries, head_dim, v_dim;
-    float cap;              /* of scores; 0: none */
+    float cap; /* of scores; 0: none */
+    kv_type k_type, v_type;
     const void *k, *v;      /* of this head in this page, as kv_view tells; v NULL: inside the keys */
     const void *next_k;     /* what will be read soon, or NULL */
     const int *begin, *end; /* [n_queries]: a causal or windowed query sees only part */
@@ -110,6 +111,7 @@ enum { CPU_ATTEND_QUERIES = 64, CPU_ATTEND_DIM = 1024, CPU_ATTEND_FLOATS = 15000
 typedef struct cpu_attend_ops {
     void (*page_f16)(const cpu_attend_page *a);
     void (*page_f32)(const cpu_attend_page *a);
+    void (*page_quantised)(const cpu_attend_page *a); /* queries are rotated, and so is what comes out */
     /* `more`, of positions that follow, into `s`. */
     void (*merge)(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int v_dim);
 } cpu_attend_ops;
@@ -187,7 +189,7 @@ void cpu_add(device *d, const add_args *a);
 void cpu_limit(device *d, const limit_args *a);
 /* cpu_rope.c */
 void cpu_rope_store(device *d, const rope_store_args *a);
-/* One row's keys into slot `slot` of the page at `page`. */
+/* One row's keys into slot `slot` of the page at `page`; rotated already where the type is quantised. */
 void cpu_store_keys(const cpu_device *c, const kv_view *kv, uint8_t *page, int slot, const float *heads);
 /* cpu_latent.c */
 void cpu_latent_store(device *d, const latent_store_args *a);

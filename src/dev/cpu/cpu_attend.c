@@ -10,6 +10,7 @@
  * order is the same, so the bits are. Where the pages' results do not fit the memory for them, this is done in rounds
  * of as many pages as do. */
 #include "cpu.h"
+#include "dev/kv_quant.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -97,7 +98,9 @@ static void gather_queries(float *q, const job *j, const tile *t) {
     for (int r = 0; r < t->n_rows; r++) {
         const int64_t row = t->span->row + t->row + r;
         const float *from = j->a->q + (row * j->a->n_heads + t->head) * j->dim;
-        for (int i = 0; i < t->n_heads * j->dim; i++) *q++ = from[i] * j->a->scale;
+        for (int i = 0; i < t->n_heads * j->dim; i++) q[i] = from[i] * j->a->scale;
+        for (int h = 0; h < t->n_heads; h++, q += j->dim)
+            if (kv_is_quantised(j->a->kv.type)) kv_rotate_key(&j->a->kv, q);
     }
 }
 
@@ -118,15 +121,16 @@ static void see(int *begin, int *end, const job *j, const tile *t, int64_t posit
 }
 
 /* This head's part of page `page` of the tile's sequence, in what has `dim` elements a slot. */
-static size_t page_at(const job *j, const tile *t, int64_t page, int dim) {
-    const size_t head_bytes = DEV_PAGE_TOKENS * (size_t)dim * (j->a->kv.type == KV_F16 ? 2 : 4);
-    return (size_t)t->span->pages[page] * j->a->kv.page_stride + (size_t)t->kv_head * head_bytes;
+static size_t page_at(const job *j, const tile *t, int64_t page, kv_type type, int dim) {
+    const size_t group = (size_t)(t->kv_head * (DEV_PAGE_TOKENS / DEV_KEY_GROUP));
+    return (size_t)t->span->pages[page] * j->a->kv.page_stride + group * dev_kv_group_bytes(type, dim);
 }
 
 /* One page; `next` will follow, unless it is end. */
 static void run_page(const cpu_attend_state *to, const job *j, const tile *t, const float *q, void *scratch,
                      int64_t page, int64_t end) {
     const kv_view *kv = &j->a->kv;
+    const kv_type k_type = dev_key_type(kv->type);
     int begins[CPU_ATTEND_QUERIES], ends[CPU_ATTEND_QUERIES];
     see(begins, ends, j, t, page * DEV_PAGE_TOKENS);
     j->page(&(cpu_attend_page){.q = q,
@@ -134,9 +138,11 @@ static void run_page(const cpu_attend_state *to, const job *j, const tile *t, co
                                .head_dim = j->dim,
                                .v_dim = j->v_dim,
                                .cap = j->a->cap,
-                               .k = kv->k + page_at(j, t, page, j->dim),
-                               .v = kv->v ? kv->v + page_at(j, t, page, j->v_dim) : NULL,
-                               .next_k = page + 1 < end ? kv->k + page_at(j, t, page + 1, j->dim) : NULL,
+                               .k_type = k_type,
+                               .v_type = kv->type,
+                               .k = kv->k + page_at(j, t, page, k_type, j->dim),
+                               .v = kv->v ? kv->v + page_at(j, t, page, kv->type, j->v_dim) : NULL,
+                               .next_k = page + 1 < end ? kv->k + page_at(j, t, page + 1, k_type, j->dim) : NULL,
                                .begin = begins,
                                .end = ends,
                                .to = *to,
@@ -156,7 +162,8 @@ static void put(const job *j, const tile *t, const cpu_attend_state *s) {
         const int64_t row = t->span->row + t->row + r;
         const float by = divisor(j, s, i, h);
         float *out = j->a->out + (row * j->a->n_heads + h) * j->v_dim;
-        for (int d = 0; d < j->v_dim; d++) *out++ = *sum++ / by;
+        for (int d = 0; d < j->v_dim; d++) out[d] = *sum++ / by;
+        if (kv_is_quantised(j->a->kv.type)) kv_rotate(out, j->v_dim);
     }
 }
 
@@ -299,7 +306,9 @@ void cpu_attend(device *d, const attend_args *a) {
     j.wider = j.dim > j.v_dim ? j.dim : j.v_dim;
     assert(j.wider <= MOST_HEAD_DIM);
     const cpu_attend_ops *kernels = j.wider <= CPU_ATTEND_DIM ? &c->attend : &cpu_attend_ref;
-    j.page = a->kv.type == KV_F16 ? kernels->page_f16 : kernels->page_f32;
+    j.page = a->kv.type == KV_F16   ? kernels->page_f16
+             : a->kv.type == KV_F32 ? kernels->page_f32
+                                    : kernels->page_quantised;
     j.merge = kernels->merge;
     cut(&j);
     const int64_t work = measure(&j);

@@ -5,6 +5,7 @@
  * What a query must not see is NaN: slots beyond its sequence, positions before all windows, pages of nobody. Buffers
  * are exactly as long as they must be, for the address sanitizer. */
 #include "cpu.h"
+#include "dev/kv_quant.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "harness.h"
@@ -89,6 +90,55 @@ static double get_value(const uint8_t *base, kv_type type, size_t at) {
                           : ((const float *)(const void *)base)[at];
 }
 
+/* ---- quantised ones: the group of a token in a head ---- */
+
+static uint8_t *group_of(const kv_view *kv, uint8_t *base, const row_span *span, int64_t position, int head,
+                         kv_type type, int dim) {
+    const int group = (int)(position % DEV_PAGE_TOKENS) / DEV_KEY_GROUP + head * (DEV_PAGE_TOKENS / DEV_KEY_GROUP);
+    return base + (size_t)span->pages[position / DEV_PAGE_TOKENS] * kv->page_stride +
+           (size_t)group * dev_kv_group_bytes(type, dim);
+}
+
+static void put_quantised(const kv_view *kv, const row_span *span, int64_t position, int head, float *key,
+                          const float *value) {
+    const int slot = (int)(position % DEV_KEY_GROUP);
+    kv_rotate_key(kv, key);
+    kv_put_key(group_of(kv, kv->k, span, position, head, dev_key_type(kv->type), kv->head_dim), dev_key_type(kv->type),
+               slot, key, kv->head_dim);
+    if (kv->v)
+        kv_put_value(group_of(kv, kv->v, span, position, head, kv->type, kv->v_dim), kv->type, slot, value, kv->v_dim);
+}
+
+static void put_pair(const kv_view *kv, const row_span *span, int64_t position, int head, float *key,
+                     const float *value) {
+    if (kv_is_quantised(kv->type)) {
+        put_quantised(kv, span, position, head, key, value);
+        return;
+    }
+    for (int d = 0; d < kv->head_dim; d++) put_value(kv->k, kv->type, key_place(kv, span, position, head, d), key[d]);
+    for (int d = 0; kv->v && d < kv->v_dim; d++)
+        put_value(kv->v, kv->type, value_place(kv, span, position, head, d), value[d]);
+}
+
+/* A key and a value as they were before rotation, but for what quantising cost. */
+static void get_pair(float *key, float *value, const kv_view *kv, const row_span *span, int64_t position, int head) {
+    const int slot = (int)(position % DEV_KEY_GROUP);
+    for (int d = 0; d < kv->head_dim; d++)
+        key[d] = kv_is_quantised(kv->type)
+                     ? kv_get_key(group_of(kv, kv->k, span, position, head, dev_key_type(kv->type), kv->head_dim),
+                                  dev_key_type(kv->type), slot, d)
+                     : (float)get_value(kv->k, kv->type, key_place(kv, span, position, head, d));
+    for (int d = 0; d < kv->v_dim; d++)
+        value[d] = !kv->v ? key[d]
+                   : kv_is_quantised(kv->type)
+                       ? kv_get_value(group_of(kv, kv->v, span, position, head, kv->type, kv->v_dim), kv->type,
+                                      kv->v_dim, slot, d)
+                       : (float)get_value(kv->v, kv->type, value_place(kv, span, position, head, d));
+    if (!kv_is_quantised(kv->type)) return;
+    kv_rotate_key(kv, key);
+    kv_rotate(value, kv->v_dim);
+}
+
 /* Pages are dealt out to the spans in a shuffled order. */
 static void deal_pages(step *s, const shape *c, stream *r) {
     int counts[MOST_SPANS] = {0};
@@ -116,18 +166,23 @@ static int64_t first_plainly(const step *s, int64_t p) {
 
 static void fill(step *s, stream *r) {
     const kv_view *kv = &s->a.kv;
-    memset(kv->k, 0xFF, s->kv_bytes); /* NaN in both types */
+    float *key = mem_array((size_t)kv->head_dim, sizeof *key), *value = mem_array((size_t)kv->head_dim, sizeof *value);
+    memset(kv->k, 0xFF, s->kv_bytes); /* NaN in all types */
     if (kv->v) memset(kv->v, 0xFF, s->kv_bytes);
     for (int i = 0; i < s->a.n_spans; i++) {
         const row_span *span = &s->spans[i];
         const int64_t first = first_plainly(s, span->past);
         for (int64_t p = first; p < span->past + span->n_rows; p++)
-            for (int h = 0; h < kv->n_kv_heads; h++)
+            for (int h = 0; h < kv->n_kv_heads; h++) {
                 for (int d = 0; d < kv->head_dim; d++) {
-                    put_value(kv->k, kv->type, key_place(kv, span, p, h, d), uniform(r) * (kv->v ? 3 : 1));
-                    if (kv->v && d < kv->v_dim) put_value(kv->v, kv->type, value_place(kv, span, p, h, d), uniform(r));
+                    key[d] = uniform(r) * (kv->v ? 3 : 1);
+                    value[d] = kv->v && d < kv->v_dim ? uniform(r) : 0;
                 }
+                put_pair(kv, span, p, h, key, value);
+            }
     }
+    mem_free(key);
+    mem_free(value);
 }
 
 static step make_step(const shape *c, uint64_t seed) {
@@ -143,7 +198,8 @@ static step make_step(const shape *c, uint64_t seed) {
         s.n_rows += c->spans[i].n_rows;
         s.a.n_spans++;
     }
-    const size_t page = (size_t)c->n_kv * DEV_PAGE_TOKENS * (size_t)c->dim * (c->type == KV_F16 ? 2 : 4);
+    const size_t page =
+        (size_t)c->n_kv * (DEV_PAGE_TOKENS / DEV_KEY_GROUP) * dev_kv_group_bytes(dev_key_type(c->type), c->dim);
     s.kv_bytes = page * (size_t)s.n_pages;
     uint8_t *k = mem_array(s.kv_bytes, 1), *v = c->is_latent ? NULL : mem_array(s.kv_bytes, 1);
     s.a.kv = (kv_view){c->type, c->n_kv, c->dim, c->v_dim ? c->v_dim : c->dim, k, v, page};
@@ -190,10 +246,12 @@ static void attend_plainly(double *out, const step *s, const row_span *span, int
     const int kv_head = head / (s->a.n_heads / kv->n_kv_heads);
     const float *q = s->q + (size_t)(span->row + row) * q_width(s) + (size_t)head * (size_t)kv->head_dim;
     double *weights = mem_array((size_t)n, sizeof *weights), most = s->a.sinks ? s->a.sinks[head] : -INFINITY;
+    float *key = mem_array((size_t)kv->head_dim, sizeof *key);
+    float *values = mem_array((size_t)n * (size_t)kv->v_dim, sizeof *values);
     for (int64_t i = 0; i < n; i++) {
         weights[i] = 0;
-        for (int d = 0; d < kv->head_dim; d++)
-            weights[i] += q[d] * get_value(kv->k, kv->type, key_place(kv, span, first + i, kv_head, d));
+        get_pair(key, values + i * kv->v_dim, kv, span, first + i, kv_head);
+        for (int d = 0; d < kv->head_dim; d++) weights[i] += (double)q[d] * key[d];
         weights[i] *= s->a.scale;
         if (s->a.cap != 0) weights[i] = s->a.cap * tanh(weights[i] / s->a.cap);
         most = fmax(most, weights[i]);
@@ -201,11 +259,11 @@ static void attend_plainly(double *out, const step *s, const row_span *span, int
     double total = s->a.sinks ? exp(s->a.sinks[head] - most) : 0;
     for (int64_t i = 0; i < n; i++) total += weights[i] = exp(weights[i] - most);
     memset(out, 0, (size_t)kv->v_dim * sizeof *out);
-    const uint8_t *values = kv->v ? kv->v : kv->k;
     for (int64_t i = 0; i < n; i++)
-        for (int d = 0; d < kv->v_dim; d++)
-            out[d] += weights[i] / total * get_value(values, kv->type, value_place(kv, span, first + i, kv_head, d));
+        for (int d = 0; d < kv->v_dim; d++) out[d] += weights[i] / total * values[i * kv->v_dim + d];
     mem_free(weights);
+    mem_free(key);
+    mem_free(values);
 }
 
 /* As `out` should be. */
@@ -276,6 +334,21 @@ static const shape shapes[] = {
     {16, 1, 72, 0, KV_F16, .spans = {{250, 40}, {1030, 1}}, .v_dim = 64, .is_latent = true},
     {16, 1, 36, 0, KV_F32, .spans = {{0, 33}, {777, 1}}, .v_dim = 33, .is_latent = true},
     {32, 1, 576, 0, KV_F16, .spans = {{130, 1}}, .v_dim = 512, .is_latent = true},
+    /* quantised */
+    {1, 1, 1, 0, KV_Q4, .spans = {{0, 3}}},
+    {4, 1, 32, 0, KV_Q8, .spans = {{0, 40}, {255, 3}}},
+    {8, 2, 64, 0, KV_Q8, .spans = {{0, 40}, {1030, 1}}},
+    {8, 1, 64, 30, KV_Q6, .spans = {{0, 40}, {1030, 1}, {500, 4}}},
+    {3, 3, 63, 0, KV_Q6, .spans = {{200, 9}}},
+    {8, 2, 80, 0, KV_Q4, .spans = {{0, 40}, {777, 1}}},
+    {40, 2, 128, 0, KV_Q4, .spans = {{515, 4}, {256, 1}}, .cap = 8, .has_sinks = true},
+    {2, 1, 257, 0, KV_Q4, .spans = {{0, 37}}},
+    {2, 1, 1100, 0, KV_Q8, .spans = {{60, 6}}},
+    {2, 2, 1024, 0, KV_Q6, .spans = {{255, 2}}},
+    {4, 2, 24, 0, KV_Q6, .spans = {{0, 40}, {300, 1}}, .v_dim = 12},
+    {16, 1, 72, 0, KV_Q8, .spans = {{250, 40}, {1030, 1}}, .v_dim = 64, .is_latent = true},
+    {16, 1, 36, 0, KV_Q4, .spans = {{0, 33}, {777, 1}}, .v_dim = 33, .is_latent = true},
+    {32, 1, 576, 0, KV_Q6, .spans = {{130, 1}}, .v_dim = 512, .is_latent = true},
 };
 
 /* All tried levels with one thread (for tiles) and with two (for parts). */
@@ -348,6 +421,10 @@ static void cuts_and_threads_change_no_bit(void **state) {
         {16, 16, 4, 0, KV_F16, .spans = {{4300, 1}}}, /* for the rounds below */
         {4, 2, 16, 0, KV_F16, .spans = {{0, 130}, {1000, 40}}, .chunk = 100, .cap = 3, .has_sinks = true},
         {16, 1, 40, 0, KV_F16, .spans = {{0, 130}, {1000, 40}}, .v_dim = 32, .is_latent = true},
+        {8, 1, 64, 0, KV_Q8, .spans = {{0, 70}, {1020, 9}}},
+        {6, 2, 80, 500, KV_Q6, .spans = {{0, 130}, {1000, 40}}},
+        {4, 4, 40, 0, KV_Q4, .spans = {{500, 40}, {5, 1}}},
+        {16, 1, 40, 0, KV_Q4, .spans = {{0, 130}, {1000, 40}}, .v_dim = 32, .is_latent = true},
     };
     for (int i = 0; dev_cpu_level(i); i++) {
         if (!is_tried(i)) continue;

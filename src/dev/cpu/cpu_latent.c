@@ -3,6 +3,7 @@
  * Called through the device's ops; calls the row kernels. Only what is rotated passes through here for queries: the
  * other part of q comes from a matrix product that writes beside it. */
 #include "cpu.h"
+#include "dev/kv_quant.h"
 #include <string.h>
 
 enum { PIECE = 8192, ALONE = 4 * PIECE }; /* values of a task; so many are not worth a second thread */
@@ -26,6 +27,7 @@ static void do_row(const job *j, const row_span *span, int i) {
     float *latent = a->latent + row * dim;
     j->c->row.norm(latent, latent, a->norm, a->norm_eps, rank);
     turn(j, latent + rank, row);
+    if (kv_is_quantised(a->kv.type)) kv_rotate_key(&a->kv, latent);
     const size_t page = (size_t)span->pages[position / DEV_PAGE_TOKENS] * a->kv.page_stride;
     cpu_store_keys(j->c, &a->kv, a->kv.k + page, (int)(position % DEV_PAGE_TOKENS), latent);
     for (int h = 0; h < a->n_heads; h++) {

@@ -3,6 +3,7 @@
  * Called through the device's ops; calls the row kernels. Rows are counted through all spans, so that a step of many
  * short sequences is shared out as evenly as one long prompt. */
 #include "cpu.h"
+#include "dev/kv_quant.h"
 #include <string.h>
 
 enum {
@@ -29,13 +30,22 @@ static void turn(const job *j, float *heads, int n_heads, const float *norm, int
     }
 }
 
+/* The group of slots that `slot` is in, of head h, in what has `dim` elements a slot. */
+static uint8_t *group_at(uint8_t *page, int h, int slot, kv_type type, int dim) {
+    const int group = (h * DEV_PAGE_TOKENS + slot) / DEV_KEY_GROUP;
+    return page + (size_t)group * dev_kv_group_bytes(type, dim);
+}
+
 /* One row's values into slot `slot` of the page at `page`. */
 static void store_values(const job *j, uint8_t *page, int slot, const float *heads) {
     const kv_view *kv = &j->a->kv;
     const size_t dim = (size_t)kv->v_dim;
     for (int h = 0; h < kv->n_kv_heads; h++, heads += dim) {
         const size_t at = ((size_t)h * DEV_PAGE_TOKENS + (size_t)slot) * dim;
-        if (kv->type == KV_F16)
+        if (kv_is_quantised(kv->type))
+            kv_put_value(group_at(page, h, slot, kv->type, kv->v_dim), kv->type, slot % DEV_KEY_GROUP, heads,
+                         kv->v_dim);
+        else if (kv->type == KV_F16)
             j->c->row.store_f16((uint16_t *)page + at, heads, kv->v_dim);
         else
             memcpy((float *)page + at, heads, dim * sizeof(float));
@@ -58,9 +68,12 @@ static void spread_f32(float *to, const float *from, int n) {
 
 void cpu_store_keys(const cpu_device *c, const kv_view *kv, uint8_t *page, int slot, const float *heads) {
     const size_t dim = (size_t)kv->head_dim;
+    const kv_type type = dev_key_type(kv->type);
     for (int h = 0; h < kv->n_kv_heads; h++, heads += dim) {
         const size_t at = (size_t)h * DEV_PAGE_TOKENS * dim + dev_key_at(slot, 0, kv->head_dim);
-        if (kv->type == KV_F16)
+        if (kv_is_quantised(kv->type))
+            kv_put_key(group_at(page, h, slot, type, kv->head_dim), type, slot % DEV_KEY_GROUP, heads, kv->head_dim);
+        else if (kv->type == KV_F16)
             spread_f16(c, (uint16_t *)page + at, heads, kv->head_dim);
         else
             spread_f32((float *)page + at, heads, kv->head_dim);
@@ -76,6 +89,8 @@ static void do_row(const job *j, const row_span *span, int i) {
     turn(j, a->q, a->n_heads, a->q_norm, row);
     turn(j, a->k, a->kv.n_kv_heads, a->k_norm, row);
     if (a->q_scale) j->c->row.limit(a->q + row * q_width, (int)q_width, a->q_scale[row], 0, 0);
+    if (kv_is_quantised(a->kv.type))
+        for (int64_t h = 0; h < kv_heads; h++) kv_rotate_key(&a->kv, a->k + (row * kv_heads + h) * a->kv.head_dim);
     cpu_store_keys(j->c, &a->kv, a->kv.k + page, slot, a->k + row * kv_heads * a->kv.head_dim);
     store_values(j, a->kv.v + page, slot, a->v + row * kv_heads * a->kv.v_dim);
 }

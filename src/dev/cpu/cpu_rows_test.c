@@ -3,6 +3,7 @@
  *
  * Buffers are exactly as long as they must be, for the address sanitizer; tables begin at odd addresses. */
 #include "cpu.h"
+#include "dev/kv_quant.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "harness.h"
@@ -255,6 +256,9 @@ static const rope_case ropes[] = {
     {2, 1, 257, 100, HEAD_NORM_LAST, KV_F32, false, false, true},
     {4, 2, 24, 24, HEAD_NORM_LAST, KV_F16, true, true, false},
     {4, 2, 24, 0, HEAD_NORM_FIRST, KV_F32, false, true, true},
+    {4, 2, 64, 64, HEAD_NORM_NONE, KV_Q8, false, false, false},
+    {4, 2, 80, 24, HEAD_NORM_FIRST, KV_Q6, false, false, true},
+    {4, 3, 128, 128, HEAD_NORM_NONE, KV_Q4, true, false, false},
 };
 
 enum { ROPE_ROWS = 44, ROPE_PAGES = 6 };
@@ -271,7 +275,8 @@ static rope_world make_ropes(const rope_case *c) {
     rope_world w = {.q_floats = ROPE_ROWS * (size_t)(c->n_heads * c->dim),
                     .kv_floats = ROPE_ROWS * (size_t)(c->n_kv * c->dim)};
     const size_t half = (size_t)c->rot_dims / 2;
-    w.page_bytes = (size_t)(c->n_kv * DEV_PAGE_TOKENS * c->dim) * (c->type == KV_F16 ? 2 : 4);
+    w.page_bytes =
+        (size_t)(c->n_kv * DEV_PAGE_TOKENS / DEV_KEY_GROUP) * dev_kv_group_bytes(dev_key_type(c->type), c->dim);
     w.q = random_floats(w.q_floats, 2);
     w.k = random_floats(w.kv_floats, 2);
     w.v = random_floats(w.kv_floats + 1, 2);
@@ -334,10 +339,30 @@ static void turn_plainly(double *out, const float *head, const float *norm, cons
     if (c->norm == HEAD_NORM_LAST) norm_plainly(out, norm, c);
 }
 
+/* A quantised key or value, rotated back. */
+static void stored_head(float *out, const rope_case *c, const uint8_t *pages, bool is_key, int64_t position,
+                        const row_span *span, int head) {
+    const int slot = (int)(position % DEV_PAGE_TOKENS), group = head * (DEV_PAGE_TOKENS / DEV_KEY_GROUP) + slot / 16;
+    const kv_type k_type = dev_key_type(c->type), type = is_key ? k_type : c->type;
+    const size_t groups = (size_t)(c->n_kv * DEV_PAGE_TOKENS / DEV_KEY_GROUP);
+    const uint8_t *at =
+        pages + (size_t)span->pages[position / DEV_PAGE_TOKENS] * groups *
+                    dev_kv_group_bytes(k_type, c->dim); /* keys and values have pages of one size here */
+    at += (size_t)group * dev_kv_group_bytes(type, c->dim);
+    for (int i = 0; i < c->dim; i++)
+        out[i] = is_key ? kv_get_key(at, type, slot % 16, i) : kv_get_value(at, type, c->dim, slot % 16, i);
+    kv_rotate(out, c->dim);
+}
+
 /* Keys: [slot / 16][element][slot % 16]; values: [slot][element]. */
 static double stored(const rope_case *c, const uint8_t *pages, bool is_key, const row_span *span, int row, int head,
                      int i) {
     const int64_t p = span->past + row - span->row;
+    if (kv_is_quantised(c->type)) {
+        float whole[257];
+        stored_head(whole, c, pages, is_key, p, span, head);
+        return whole[i];
+    }
     const size_t slot = (size_t)(p % DEV_PAGE_TOKENS), dim = (size_t)c->dim;
     const size_t in_head = is_key ? slot / 16 * 16 * dim + (size_t)i * 16 + slot % 16 : slot * dim + (size_t)i;
     const size_t at = (size_t)span->pages[p / DEV_PAGE_TOKENS] * (size_t)(c->n_kv * DEV_PAGE_TOKENS) * dim +
@@ -349,6 +374,8 @@ static double stored(const rope_case *c, const uint8_t *pages, bool is_key, cons
 static void check_ropes(const char *level, const rope_case *c, const rope_world *before, const rope_world *w) {
     double expected[257];
     const double rounding = c->type == KV_F16 ? 0x1p-11 : 0;
+    /* of elements up to 3 in blocks that share a scale */
+    const double step = c->type == KV_Q8 ? 0.05 : c->type == KV_Q6 ? 0.25 : c->type == KV_Q4 ? 1.1 : 0;
     for (int s = 0; s < 3; s++)
         for (int row = rope_spans[s].row; row < rope_spans[s].row + rope_spans[s].n_rows; row++) {
             for (int h = 0; h < c->n_heads; h++) {
@@ -364,9 +391,9 @@ static void check_ropes(const char *level, const rope_case *c, const rope_world 
                 for (int i = 0; i < c->dim; i++) {
                     const double v = before->v[at + (size_t)i];
                     check("k", level, c->dim, (size_t)i, stored(c, w->k_pages, true, &rope_spans[s], row, h, i),
-                          expected[i], 2e-6 + rounding * fabs(expected[i]));
+                          expected[i], 2e-6 + rounding * fabs(expected[i]) + step);
                     check("v", level, c->dim, (size_t)i, stored(c, w->v_pages, false, &rope_spans[s], row, h, i),
-                          c->type == KV_F16 ? quant_f16_to_f32(quant_f32_to_f16((float)v)) : v, 0);
+                          c->type == KV_F16 ? quant_f16_to_f32(quant_f32_to_f16((float)v)) : v, step);
                 }
             }
         }
@@ -394,7 +421,9 @@ static void rope_one(device *one, device *three, const rope_case *c) {
     assert_memory_equal(single.q, all.q, all.q_floats * sizeof(float));
     assert_memory_equal(single.k_pages, all.k_pages, ROPE_PAGES * all.page_bytes);
     assert_memory_equal(single.v_pages, all.v_pages, ROPE_PAGES * all.page_bytes);
-    const size_t written = all.kv_floats * (c->type == KV_F16 ? 2 : 4); /* nothing else is */
+    /* nothing else is */
+    const size_t written =
+        ROPE_ROWS * (size_t)c->n_kv * dev_kv_group_bytes(dev_key_type(c->type), c->dim) / DEV_KEY_GROUP;
     assert_true(count_zeros(all.k_pages, ROPE_PAGES * all.page_bytes) >= ROPE_PAGES * all.page_bytes - written);
     assert_true(count_zeros(all.v_pages, ROPE_PAGES * all.page_bytes) >= ROPE_PAGES * all.page_bytes - written);
     free_ropes(&before);

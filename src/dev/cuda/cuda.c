@@ -261,7 +261,8 @@ qp_status cuda_open_from(device **out, const char *library, const dev_options *o
     if (!c) return err_no_memory(err, sizeof *c, "the CUDA device");
     pthread_mutex_init(&c->lock, NULL);
     c->log = options->log;
-    c->head = (device){.ops = &ops, .exact = options->exact, .keeps_pairs = true};
+    c->head =
+        (device){.ops = &ops, .exact = options->exact, .keeps_pairs = true, .kv_types = 1 << KV_F16 | 1 << KV_F32};
     const qp_status status = start(c, library, options, err);
     if (status == QP_OK)
         *out = &c->head;
