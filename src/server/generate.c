@@ -217,20 +217,26 @@ static void echo(generation *g, int choice) {
     mem_free(tokens);
 }
 
+static void note_cached(generation *g, int choice) {
+    const qp_job *job = pump_peek_job(g->request, choice);
+    qp_job_progress p = {0};
+    if (job) qp_job_get_progress(job, &p);
+    g->turn->setup.cached_tokens = p.cached_tokens;
+}
+
+/* Once a token: what is seldom needed is not looked at, because with many streams every look is memory out of reach of
+ * the caches. */
 static void on_event(void *user, int choice, const qp_event *event) {
     generation *g = user;
-    qp_job *job = pump_peek_job(g->request, choice);
     if (g->has_failed) return;
-    if (!g->turn->has_begun && job) {
-        qp_job_progress p;
-        qp_job_get_progress(job, &p);
-        g->turn->setup.cached_tokens = p.cached_tokens;
-    }
-    if (event->kind == QP_EVENT_TEXT) echo(g, choice);
+    if (!g->turn->has_begun) note_cached(g, choice);
+    if (g->is_text && event->kind == QP_EVENT_TEXT) echo(g, choice);
     if (g->scores_only && event->kind == QP_EVENT_TEXT) return;
     turn_feed(g->turn, choice, event);
     if (g->turn->failed) return fail(g, FAULT_INTERNAL, "out of memory for the answer");
-    if (job && turn_is_over(g->turn, choice)) qp_job_cancel(job);
+    if (!turn_is_over(g->turn, choice)) return;
+    qp_job *job = pump_peek_job(g->request, choice);
+    if (job) qp_job_cancel(job);
 }
 
 /* Words for ends that the server brought about; NULL: the engine's own stands. */

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 SECONDS = 240
+QUICKLY = ["install", "-q", "--no-compile", "--no-input", "--disable-pip-version-check"]
 
 
 def run_quietly(command, cwd=None):
@@ -39,7 +40,7 @@ def python_with(folder, packages):
             file.seek(0)
             there = file.read().split()
             missing = [package for package in packages if package not in there]
-            if missing and not run_quietly([python, "-m", "pip", "install", "-q", *missing]):
+            if missing and not run_quietly([python, "-m", "pip", *QUICKLY, *missing]):
                 return None
             file.write("".join(package + "\n" for package in missing))
     return python

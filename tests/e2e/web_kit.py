@@ -3,18 +3,16 @@
 Playwright comes from PyPI into the folder of the build (or is in QUIPU_CLIENTS), the browser is Debian's chromium;
 where one cannot be had the test is skipped and says so. What a model would hardly say by itself (markdown, thoughts,
 attacks) is fed to the page by a stand-in for fetch that streams piece by piece."""
-import fcntl
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import unittest
 
 from server_kit import ADMIN, Server, run, wait_until
+from venv_kit import build_folder, python_with
 
-SECONDS = 240
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SLOW = 60000  # ms that anything may take on a busy machine
 
@@ -46,30 +44,9 @@ window.fetch = async (path, options = {}) => {
 """
 
 
-def venv():
-    given = os.environ.get("QUIPU_CLIENTS")
-    return os.path.join(
-        given or os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1]))), "clients"), "playwright"
-    )
-
-
 def skip(why):
     print("SKIP: " + why)
     sys.exit(77)
-
-
-def make_venv(python):
-    """Two tests may want it at the same time: one makes it, the other waits."""
-    os.makedirs(venv(), exist_ok=True)
-    with open(venv() + ".lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if os.path.exists(os.path.join(venv(), "done")):
-            return
-        quiet = {"check": True, "timeout": SECONDS, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run([sys.executable, "-m", "venv", "--clear", venv()], **quiet)
-        subprocess.run([python, "-m", "pip", "install", "-q", "playwright"], **quiet)
-        with open(os.path.join(venv(), "done"), "w", encoding="ascii"):
-            pass
 
 
 def find_playwright():
@@ -80,38 +57,60 @@ def find_playwright():
         return
     except ImportError:
         pass
-    python = os.path.join(venv(), "bin", "python3")
+    folder = os.environ.get("QUIPU_CLIENTS") or os.path.join(build_folder(sys.argv[1]), "clients")
+    python = python_with(folder, ["playwright"])
+    if not python:
+        skip("playwright cannot be installed")
     if os.path.abspath(sys.executable) == os.path.abspath(python):
         skip("playwright does not work here")
-    try:
-        make_venv(python)
-    except (OSError, subprocess.SubprocessError):
-        skip("playwright cannot be installed")
     os.execv(python, [python] + sys.argv)
 
 
+class Shared:
+    """One browser, and a server with keys and one without, for all classes of a file: starting them takes longer than
+    most tests."""
+
+    def __init__(self):
+        self.playwright = self.browser = None
+        self.servers = {}
+
+    def start_browser(self):
+        from playwright.sync_api import sync_playwright  # pylint: disable=import-outside-toplevel
+
+        if not self.browser:
+            self.playwright = sync_playwright().start()
+            self.browser = self.playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        return self.browser
+
+    def server(self, auth):
+        if auth not in self.servers:
+            self.servers[auth] = Server(os.path.abspath(sys.argv[1]), auth=auth)
+        return self.servers[auth]
+
+    def close(self):
+        if self.browser:
+            self.browser.close()
+            self.playwright.stop()
+        ended = [server.end() for server in self.servers.values()]
+        for server in self.servers.values():
+            server.close()
+        if any(ended):
+            raise AssertionError("the servers ended with %s" % ended)
+
+
+SHARED = Shared()
+
+
 class PageKit(unittest.TestCase):
-    """One server and one browser for all tests of a class; a new profile for each test."""
+    """A new profile of the browser for each test."""
 
     auth = False
 
     @classmethod
     def setUpClass(cls):
-        from playwright.sync_api import sync_playwright  # pylint: disable=import-outside-toplevel
-
-        cls.server = Server(os.path.abspath(sys.argv[1]), auth=cls.auth)
+        cls.server = SHARED.server(cls.auth)
         cls.url = "http://127.0.0.1:%d/" % cls.server.port
-        cls.playwright = sync_playwright().start()
-        cls.browser = cls.playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-        cls.playwright.stop()
-        status = cls.server.end()
-        cls.server.close()
-        if status != 0:
-            raise AssertionError("the server ended with %d" % status)
+        cls.browser = SHARED.start_browser()
 
     def setUp(self):
         self.errors, self.allowed = [], r"$^"
@@ -178,4 +177,7 @@ def main(module_globals):
     if not CHROMIUM:
         skip("chromium is not installed")
     find_playwright()
-    run(module_globals)
+    try:
+        run(module_globals)
+    finally:
+        SHARED.close()

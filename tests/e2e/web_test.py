@@ -10,8 +10,8 @@ import os
 import re
 import unittest
 
-from server_kit import ADMIN, API, Server, wait_until
-from web_kit import PageKit, main
+from server_kit import ADMIN, API, wait_until
+from web_kit import SHARED, PageKit, main
 
 PROGRAM = ""
 LIMIT = 200000  # gzipped bytes of the page
@@ -20,12 +20,7 @@ LIMIT = 200000  # gzipped bytes of the page
 class Serving(unittest.TestCase):
     """GET / as bytes."""
 
-    def setUp(self):
-        self.server = Server(PROGRAM, auth=False)
-
-    def tearDown(self):
-        self.assertEqual(self.server.end(), 0)
-        self.server.close()
+    server = property(lambda self: SHARED.server(False))
 
     def test_page(self):
         browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Encoding": "gzip, deflate, br"}
