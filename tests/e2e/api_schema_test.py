@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Schemathesis (PyPI) against the server's own description: never a 5xx, and answers that are described.
 
-A few requests for each operation, in less than a minute; QUIPU_SERVER_LONG=1: two minutes of them. Left out are the routes that end the server, take its
-model away, or say 501. Where it cannot be installed, the test is skipped and says so.
+A few requests for each operation, in less than a minute; QUIPU_SERVER_LONG=1: two minutes of them. Left out are the
+routes that end the server, take its model away, or say 501. Where it cannot be installed, the test is skipped and says
+so.
 
 usage: api_schema_test.py PROGRAM FIXTURES [unittest options]     run from the root of the repository
 """
