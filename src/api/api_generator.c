@@ -43,6 +43,9 @@ static uint64_t most_tokens(const qp_model *m, uint64_t wanted) {
     return positions && (!wanted || positions < wanted) ? positions : wanted;
 }
 
+/* Where another device computes, its threads mostly wait for it. */
+static bool has_spare_core(const device *d) { return strcmp(d->name, "cpu") != 0 || d->threads < cpu_usable_cores(); }
+
 qp_status qp_generator_new(qp_generator **out, const qp_model *m, const qp_generator_options *options, qp_error *err) {
     API_OPTIONS(qp_generator_options, o, options);
     engine_options inner;
@@ -53,7 +56,7 @@ qp_status qp_generator_new(qp_generator **out, const qp_model *m, const qp_gener
     if (!g) return err_no_memory(err, sizeof *g, "a generator");
     g->model = m;
     g->max_length = most_tokens(m, o.max_length);
-    g->has_spare_core = m->model->dev->threads < cpu_usable_cores();
+    g->has_spare_core = has_spare_core(m->model->dev);
     const tok *t = m->tokenizer ? m->tokenizer->tok : NULL;
     qp_status status = token_sets_open(&g->sets, t, m->model->shape.vocabulary, err);
     if (status == QP_OK) status = engine_new(&g->engine, m->model, &inner, err);

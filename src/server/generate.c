@@ -126,7 +126,7 @@ typedef struct patience {
 
 static bool is_lost(void *user) {
     const patience *p = user;
-    return http_is_closed(p->request) || clock_now() > p->deadline;
+    return http_is_closed(p->request) || http_cancel_cause(p->request) != CAUSE_NONE || clock_now() > p->deadline;
 }
 
 /* When the prompt is there: what must be known of it is. */
@@ -139,7 +139,11 @@ static bool make_form(generation *g, refusal *why) {
                               .may_think = g->may_think,
                               .cancelled = is_lost,
                               .cancel_user = &p};
-    if (!form_make(&g->form, &setup, why)) return false;
+    if (!form_make(&g->form, &setup, why)) {
+        const http_cause cause = http_cancel_cause(g->request);
+        if (cause != CAUSE_NONE) metrics_cancelled(g->request->server->metrics, cause); /* it has no jobs yet */
+        return false;
+    }
     g->request->figures.constraint = g->form.kind;
     g->request->figures.compile_s = g->form.compile_s;
     if (g->form.kind)

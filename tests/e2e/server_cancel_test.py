@@ -125,6 +125,43 @@ class Cancel(unittest.TestCase):
                     with self.subTest(stream=stream, how=how):
                         self.check_gone(begin, how, before=1)
 
+    # ---- a constraint that takes long to compile ----
+
+    def processor_s(self):
+        with open("/proc/%d/stat" % self.server.process.pid) as f:
+            times = f.read().rsplit(")", 1)[1].split()
+        return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
+    def monstrous(self, title):
+        """Patterns that only together are hard; the compile ends at a limit, after a second or more."""
+        schema = {"title": title, "type": "string",
+                  "allOf": [{"pattern": "(a|b|c).{%d}(d|e)" % i} for i in range(3, 40)]}
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+
+    def test_compile_is_cancelled(self):
+        before = self.processor_s()
+        with self.generate(5, False, **self.monstrous("to its end")) as s:
+            answer = s.recv(65536)
+            self.assertEqual(status_of(answer), 400, answer)
+        whole, shares = self.processor_s() - before, []
+        self.assertGreater(whole, 0.3, "the schema is no longer monstrous")
+        while not shares or (min(shares) > 0.6 and len(shares) < 5):
+            count, gone = self.server.metric('cancelled_total{cause="disconnect"}'), len(self.lost())
+            before = self.processor_s()
+            with self.generate(5, False, **self.monstrous("left %d" % len(shares))) as s:
+                wait_until(lambda: self.processor_s() - before > whole / 8, 20, 0.005)  # it is compiling
+                vanish(s, "close")
+            wait_until(lambda: len(self.lost()) == gone + 1, 20, 0.01)
+            wait_until(lambda: self.server.metric('cancelled_total{cause="disconnect"}') == count + 1, 20)
+            time.sleep(whole)  # what went on compiling would show now
+            shares.append((self.processor_s() - before) / whole)
+        self.assertLessEqual(min(shares), 0.6, shares)
+        with self.generate(3, False) as s:
+            self.assertEqual(status_of(s.recv(65536)), 200)
+
+    def lost(self):
+        return [e for e in self.server.events("request") if e["status"] == 499]
+
     def test_T30_logged_as_499(self):
         s = self.generate(1500)
         s.recv(100)
