@@ -7,12 +7,14 @@ thread, in one run.
 
 BENCH_CONSTRAIN is the program made of bench/constrain.c; it runs before and after the peers, so that a change of the
 machine's speed shows. A peer that is not installed is left out, and told. XGrammar compiles for seconds, so with EVERY
-only every so many-th schema is asked of all. Prints one JSON object a run. Microseconds at the 50th, 95th, 99th and
+only every so many-th schema is asked of all, and one that takes over 4 s is given up. Prints one JSON object a run. Microseconds at the 50th, 95th, 99th and
 100th percentile; every schema with caches of its own. `wrong` are valid texts that were refused.
 """
 import importlib.util
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,11 +22,12 @@ import time
 
 os.environ["RAYON_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+PATIENCE = 4  # seconds for a schema and its texts
 
 
 def spread(samples):
     """The percentiles of some times in seconds, as microseconds."""
-    samples = sorted(samples)
+    samples = sorted(samples) or [0]
     return {"n": len(samples), **{name: round(samples[int((len(samples) - 1) * share)] * 1e6, 2) for name, share in
                                   (("p50", .5), ("p95", .95), ("p99", .99), ("p99.9", .999), ("max", 1))}}
 
@@ -110,33 +113,61 @@ def follow(peer, matcher, ids, masks, accepts):
     return peer.is_complete(matcher)
 
 
+def try_schema(peer, base, record):
+    """The samples of one schema."""
+    schema = json.dumps(record["schema"])
+    begin = time.perf_counter()
+    grammar = peer.compile(schema)
+    one = {"compile": [time.perf_counter() - begin], "mask": [], "accept": [], "matcher": [], "refused": 0, "wrong": 0}
+    if grammar is None:
+        return {**one, "compile": [], "refused": 1}
+    for text in record["valid"]:
+        begin = time.perf_counter()
+        matcher = peer.matcher(grammar)
+        one["matcher"].append(time.perf_counter() - begin)
+        ids = base.encode(text, add_special_tokens=False).ids
+        one["wrong"] += not follow(peer, matcher, ids, one["mask"], one["accept"])
+    return one
+
+
+def begin_worker(peer, base, records):
+    """A child that tries schema after schema; what it can be read from."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(write)
+        return child, os.fdopen(read, "rb", 0)  # what is behind a line stays in the pipe, where select sees it
+    with os.fdopen(write, "w") as out:
+        for record in records:
+            print(json.dumps(try_schema(peer, base, record)), file=out, flush=True)
+    os._exit(0)
+
+
 def measure(make, folder, path):
-    """Times one peer."""
+    """Times one peer; a schema that takes too long is given up, with the child that is at it."""
     import tokenizers
     base = tokenizers.Tokenizer.from_file(folder + "/tokenizer.json")
     begin = time.perf_counter()
     peer = make(base)
     vocabulary = time.perf_counter() - begin
-    compiles, masks, accepts, starts, refused, wrong = [], [], [], [], 0, 0
-    for line in open(path).read().splitlines():
-        record = json.loads(line)
-        schema = json.dumps(record["schema"])
-        begin = time.perf_counter()
-        grammar = peer.compile(schema)
-        took = time.perf_counter() - begin
-        if grammar is None:
-            refused += 1
-            continue
-        compiles.append(took)
-        for text in record["valid"]:
-            begin = time.perf_counter()
-            matcher = peer.matcher(grammar)
-            starts.append(time.perf_counter() - begin)
-            ids = base.encode(text, add_special_tokens=False).ids
-            wrong += not follow(peer, matcher, ids, masks, accepts)
-    print(json.dumps({"peer": peer.name, "vocabulary_ms": round(vocabulary * 1e3, 1), "compile_us": spread(compiles),
-                      "mask_us": spread(masks), "accept_us": spread(accepts), "matcher_us": spread(starts),
-                      "refused": refused, "wrong": wrong}), flush=True)
+    records = [json.loads(line) for line in open(path).read().splitlines()]
+    sums = {"compile": [], "mask": [], "accept": [], "matcher": [], "refused": 0, "wrong": 0}
+    done = given_up = 0
+    while done < len(records):
+        child, lines = begin_worker(peer, base, records[done:])
+        while done < len(records):
+            done += 1
+            line = lines.readline() if select.select([lines], [], [], PATIENCE)[0] else b""
+            if not line:  # or it has crashed
+                given_up += 1
+                break
+            for name, value in json.loads(line).items():
+                sums[name] += value
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    print(json.dumps({"peer": peer.name, "vocabulary_ms": round(vocabulary * 1e3, 1),
+                      **{name + "_us": spread(sums[name]) for name in ("compile", "mask", "accept", "matcher")},
+                      "refused": sums["refused"], "wrong": sums["wrong"], "given_up": given_up}), flush=True)
 
 
 def main():
