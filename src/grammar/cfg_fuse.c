@@ -31,16 +31,27 @@ static rx row_language(const fuser *f, const ir_sym *row, size_t n) {
     return all;
 }
 
+/* The row of an alternative; n: SIZE_MAX where it has no words. */
+static const ir_sym *words_of(const fuser *f, ir_sym s, size_t i, size_t *n) {
+    const ir_sym *row = ir_look_alternative(f->g, s, i, n);
+    bool has_words = true;
+    for (size_t k = 0; k < *n; k++) has_words &= f->productive[row[k]];
+    if (!has_words) *n = SIZE_MAX;
+    return row;
+}
+
+/* A rule is tried whenever one of its parts has become regular; its language is made when all of them are. */
 static uint32_t fuse_rule(const fuser *f, ir_sym s, size_t n_alternatives, rx *out) {
     uint32_t cost = 1;
+    size_t n;
     *out = RX_NONE;
     for (size_t i = 0; i < n_alternatives && cost; i++) {
-        size_t n;
-        const ir_sym *row = ir_look_alternative(f->g, s, i, &n);
-        bool has_words = true;
-        for (size_t k = 0; k < n; k++) has_words &= f->productive[row[k]];
-        if (has_words) cost = add_cost(cost, row_cost(f, row, n));
-        if (has_words && cost) *out = rx_or(f->pool, *out, row_language(f, row, n));
+        const ir_sym *row = words_of(f, s, i, &n);
+        if (n != SIZE_MAX) cost = add_cost(cost, row_cost(f, row, n));
+    }
+    for (size_t i = 0; i < n_alternatives && cost; i++) {
+        const ir_sym *row = words_of(f, s, i, &n);
+        if (n != SIZE_MAX) *out = rx_or(f->pool, *out, row_language(f, row, n));
     }
     return cost;
 }
