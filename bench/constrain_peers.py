@@ -7,8 +7,9 @@ thread, in one run.
 
 BENCH_CONSTRAIN is the program made of bench/constrain.c; it runs before and after the peers, so that a change of the
 machine's speed shows. A peer that is not installed is left out, and told. XGrammar compiles for seconds, so with EVERY
-only every so many-th schema is asked of all, and one that takes over 4 s is given up. Prints one JSON object a run. Microseconds at the 50th, 95th, 99th and
-100th percentile; every schema with caches of its own. `wrong` are valid texts that were refused.
+only every so many-th schema is asked of all, and one that takes over 4 s is given up. Prints one JSON object a run.
+Microseconds at the 50th, 95th, 99th and 100th percentile; every schema with caches of its own. `wrong` are valid texts
+that were refused.
 """
 import importlib.util
 import json

@@ -626,8 +626,8 @@ QP_API qp_status qp_grammar_check(const qp_grammar *grammar, const char *text, s
  * and `seconds` have room for `capacity`; *n_tokens is how many there are (masks end at the first refused token). */
 QP_API qp_status qp_grammar_time(const qp_grammar *grammar, const char *text, size_t text_bytes, int *allowed,
                                  double *seconds, size_t capacity, size_t *n_tokens, qp_error *err);
-/* A filter for one job (qp_job_options.filters), which owns it from then on. Its masks are made by threads of the
- * tokenizer while the model computes. The grammar may be freed before it. */
+/* A filter for one job (qp_job_options.filters), which owns it from then on. Where the model leaves a core
+ * free, threads of the tokenizer make its masks while the model computes. The grammar may be freed before it. */
 QP_API qp_status qp_filter_new(qp_filter *out, const qp_grammar *grammar, qp_error *err);
 
 /* ---- waiting for many jobs --------------------------------------------------------------------------------------- */

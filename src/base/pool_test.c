@@ -11,17 +11,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define IS_SANITIZED 1
-#endif
-#endif
-#ifndef IS_SANITIZED
-#define IS_SANITIZED 0
-#endif
-
 enum { MOST_TASKS = 5000 };
 
 typedef struct tally {
@@ -188,7 +177,7 @@ static void each_allocation_may_fail(void **state) {
 
 /* In a process of its own, with too little address space for another stack. */
 static void failing_thread_creation_is_told(void **state) {
-    if (IS_SANITIZED) HARNESS_SKIP("a sanitizer needs more address space than this test leaves");
+    if (HARNESS_SANITIZED) HARNESS_SKIP("a sanitizer needs more address space than this test leaves");
     const pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {

@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include <math.h>
 
-enum { JOBS = 24, PROMPT = 300, SHARED = 260, MOST_NEW = 12, VOCABULARY_USED = 1000 };
+enum { JOBS = HARNESS_TIMES(24), PROMPT = 300, SHARED = 260, MOST_NEW = 12, VOCABULARY_USED = 1000 };
 
 typedef struct outcome {
     int32_t ids[JOBS][MOST_NEW];

@@ -365,7 +365,7 @@ static void long_texts_cost_no_more_than_short_ones(void **state) {
         uint32_t bits[(BYTE_IDS + 31) / 32];
         int n_computed = 0;
         assert_int_equal(matcher_new(&m, g, NULL), QP_OK);
-        for (int k = 0; k < 20000; k++) {
+        for (int k = 0; k < HARNESS_TIMES(20000); k++) {
             assert_int_equal(matcher_mask(m, bits, &info, NULL), QP_OK);
             n_computed += !info.cached;
             assert_int_equal(matcher_accept(m, k % 2 ? ',' : 'x', NULL), QP_OK);
@@ -400,7 +400,7 @@ static plain_grammar random_grammar(uint64_t seed) {
 static void random_grammars_agree_with_a_slow_recogniser(void **state) {
     trie *t = byte_trie();
     int n_empty = 0, n_taken = 0;
-    for (uint64_t seed = 0; seed < 300; seed++) {
+    for (uint64_t seed = 0; seed < HARNESS_TIMES(300); seed++) {
         const plain_grammar plain = random_grammar(seed);
         ir *source = plain_write(&plain, seed % 2);
         assert_non_null(source);
@@ -420,7 +420,7 @@ static void random_grammars_agree_with_a_slow_recogniser(void **state) {
         }
         if (has_words) grammar_free(g);
     }
-    assert_true(n_empty < 200 && n_taken > 500);
+    assert_true(n_empty < HARNESS_TIMES(200) && n_taken > HARNESS_TIMES(500));
     trie_free(t);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MOST_TOKENS = 700, WALKS = 6, MOST_TAGS = 40 };
+enum { MOST_TOKENS = 700, WALKS = HARNESS_TIMES(6), MOST_TAGS = 40 };
 
 /* ---- a vocabulary: characters and, where wanted, the tags as special tokens ---- */
 
@@ -399,7 +399,7 @@ static const struct {
     {"false", true},
     {"5", true},
 };
-enum { KEYWORD_WALKS = 3 };
+enum { KEYWORD_WALKS = HARNESS_TIMES(4) };
 
 /* Whether a form was made; what is written under it is held against the whole schema by check_arguments. */
 static bool check_keyword(scene *s, size_t i, rng *r) {

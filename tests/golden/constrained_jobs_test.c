@@ -1,14 +1,12 @@
 /* constrained_jobs_test.c — jobs under constraints beside everything else that a job can be: forced tokens, a full
  * house, preemption, banned and stop texts, healing, choices of one prompt; and a hot model under hundreds of schemas.
  * Through the public interface alone. */
+#include "harness.h"
 #include "quipu.h"
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { MOST_TEXT = 8192, MOST_IDS = 2048 };
 
@@ -309,10 +307,10 @@ static void guidance_goes_along(void **state) {
 
 /* ---- a model that knows nothing under many schemas ---- */
 
-/* QUIPU_SCHEMAS says how many; 40 where time is short. */
+/* QUIPU_SCHEMAS says how many; few where time is short. */
 static size_t wanted_schemas(void) {
     const char *text = getenv("QUIPU_SCHEMAS");
-    return text ? (size_t)strtoul(text, NULL, 10) : 40;
+    return text ? (size_t)strtoul(text, NULL, 10) : (size_t)HARNESS_TIMES(40);
 }
 
 typedef struct hot {
