@@ -6,10 +6,10 @@ set(QUIPU_CUDA AUTO CACHE STRING "kernels for NVIDIA GPUs: AUTO (where nvcc is f
 set(QUIPU_CUDA_ARCHITECTURES "80;86;89;90a;100;120" CACHE STRING
     "GPU architectures to compile for; fewer compile faster. The last one is added as PTX for what comes later")
 set(QUIPU_CUDA_FOLDER "$ENV{HOME}/.cache/quipu/cuda" CACHE PATH "where tools/setup-cuda.sh has put the compiler")
-set(QUIPU_CUDA_REPORT "${CMAKE_BINARY_DIR}/cuda/report" CACHE INTERNAL "")
 
 set(images_source src/dev/cuda/images_none.c)
-if(NOT QUIPU_CUDA STREQUAL OFF AND NOT QUIPU_FUZZ)
+# builds with sanitizers or for fuzzing look at C
+if(QUIPU_CUDA STREQUAL ON OR (QUIPU_CUDA STREQUAL AUTO AND NOT QUIPU_FUZZ AND NOT QUIPU_SANITIZE))
   find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin ${QUIPU_CUDA_FOLDER}/nvidia/cu13/bin /usr/local/cuda/bin
                DOC "the CUDA compiler")
   if(NVCC)

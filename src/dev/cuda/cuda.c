@@ -214,13 +214,15 @@ static qp_status choose_gpu(cuda_device *c, const char *kind, qp_error *err) {
 
 static qp_status find_kernel(cuda_device *c, int k, qp_error *err) {
     const char *name = launch_kernel_name((kernel_id)k);
+    char what[96];
+    snprintf(what, sizeof what, "cuda: kernel %s", name);
     drv_result result = DRV_NOT_FOUND;
     for (int i = 0; i < c->n_modules && result == DRV_NOT_FOUND; i++)
         result = c->drv.module_function(&c->kernels[k], c->modules[i], name);
     int taken = 0;
     if (!result) result = c->drv.function_get(&taken, DRV_FUNCTION_STATIC, c->kernels[k]);
     if (!result) result = c->drv.function_set(c->kernels[k], DRV_FUNCTION_SHARED, c->gpu.most_shared - taken);
-    return result ? drv_failed(&c->drv, result, name, err) : QP_OK;
+    return result ? drv_failed(&c->drv, result, what, err) : QP_OK;
 }
 
 /* Another library than the system's has its kernels inside. */
@@ -234,7 +236,9 @@ static qp_status load_kernels(cuda_device *c, qp_error *err) {
         if (result == DRV_NO_BINARY)
             return err_set(err, QP_UNSUPPORTED, 0, "cuda: GPU %s has compute capability %d.%d, this build has %s",
                            c->gpu.name, c->gpu.major, c->gpu.minor, cuda_architectures);
-        if (result) return drv_failed(&c->drv, result, image->name, err);
+        char what[96];
+        snprintf(what, sizeof what, "cuda: the kernels of %s.cu", image->name);
+        if (result) return drv_failed(&c->drv, result, what, err);
         c->n_modules++;
     }
     for (int k = 0; k < KERNEL_COUNT; k++) ERR_TRY(find_kernel(c, k, err));

@@ -11,6 +11,7 @@ enum {
     EXACT_ROWS = 8,
     EXACT_THREADS = 128,
     TILED_THREADS = 256,
+    GATE_THREADS = 256,
     MOST_TOP_K = 64, /* experts of a row */
     MOST_EXPERTS = 1024,
     PARTS_BYTES = 64 << 20, /* attention's */
@@ -115,13 +116,15 @@ _Static_assert(KERNEL_k_exact_bf16_1 - KERNEL_k_exact_f32_1 == QUANT_BF16 && QUA
                "kernels in the order of the formats");
 
 /* Parts of m whose weights lie as `like`. */
-static void launch_parts(cuda_device *c, k_matmul_args *m, const cuda_weight *like, int n_x, int n_active) {
+static void launch_parts(cuda_device *c, k_matmul_args *m, const cuda_weight *like, bool is_exact, int n_x,
+                         int n_active) {
     int64_t blocks = 0;
     for (int i = 0; i < m->n_parts; i++) {
         m->first[i] = (int32_t)blocks;
         blocks += up(m->parts[i].n_out, OUTPUTS);
     }
-    if (like->is_tiled)
+    m->is_tiled = like->is_tiled;
+    if (like->is_tiled && !is_exact)
         launch_tiled(c, m, like->type, n_x, blocks, n_active);
     else
         launch_exact(c, m, like->type, blocks, n_active);
@@ -135,7 +138,7 @@ void cuda_matmul_grouped(cuda_device *c, const cuda_grouped *g) {
                        .n_parts = g->n_parts,
                        .groups = g->groups};
     memcpy(m.parts, g->parts, sizeof m.parts);
-    launch_parts(c, &m, g->like, g->n_x, g->n_active);
+    launch_parts(c, &m, g->like, false, g->n_x, g->n_active);
 }
 
 /* ---- the op ---- */
@@ -163,6 +166,14 @@ static k_part part_of(const matmul_part *p) {
                     .add = p->add};
 }
 
+static void gate(cuda_device *c, const matmul_args *a) {
+    const k_gate_args args = {
+        .gate = a->parts[0].out, .up = a->parts[1].out, .n = a->n_rows * a->parts[0].w->n_out, .act = (int32_t)a->act};
+    const int64_t blocks = up(args.n, GATE_THREADS);
+    launch_push(c, KERNEL_k_gate, (launch_shape){.x = blocks < 4096 ? blocks : 4096, .threads = GATE_THREADS}, &args,
+                sizeof args);
+}
+
 void cuda_matmul(device *d, const matmul_args *a) {
     cuda_device *c = cuda_of(d);
     if (a->n_rows < 1) return;
@@ -173,7 +184,8 @@ void cuda_matmul(device *d, const matmul_args *a) {
             .x = a->x, .x_stride = a->x_stride, .n_rows = a->n_rows, .n_in = (int32_t)a->parts[0].w->n_in};
         for (int k = i; k < a->n_parts; k++)
             if (is_alike(weight_of(a, k), weight_of(a, i))) m.parts[m.n_parts++] = part_of(&a->parts[k]);
-        launch_parts(c, &m, weight_of(a, i), a->n_rows, 1);
+        launch_parts(c, &m, weight_of(a, i), a->is_exact, a->n_rows, 1);
     }
+    if (a->is_gated) gate(c, a);
     cuda_unlock(c);
 }

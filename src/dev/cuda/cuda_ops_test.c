@@ -248,7 +248,7 @@ static double error_of(const bench *b, quant_id type) {
 typedef struct product {
     quant_id types[3];
     int n_parts, n_in, n_out[3], n_rows;
-    bool add, bias;
+    bool add, bias, is_exact;
 } product;
 
 /* Outputs of all parts side by side. */
@@ -260,7 +260,8 @@ static there multiply(device *d, const product *p, const float *x, const float *
     there in = put_all(d, x + (size_t)first * (size_t)(p->n_in + 3), (size_t)n_rows * (size_t)(p->n_in + 3) * 4);
     there biases = put_all(d, bias, (size_t)width * 4);
     there out = put_all(d, before + (size_t)first * (size_t)width, (size_t)n_rows * (size_t)width * 4);
-    matmul_args a = {.x = in.at, .x_stride = p->n_in + 3, .n_rows = n_rows, .n_parts = p->n_parts};
+    matmul_args a = {
+        .x = in.at, .x_stride = p->n_in + 3, .n_rows = n_rows, .n_parts = p->n_parts, .is_exact = p->is_exact};
     for (int i = 0; i < p->n_parts; at += p->n_out[i++])
         a.parts[i] = (matmul_part){.w = is_gpu ? &s[i].gpu : &s[i].ref,
                                    .bias = p->bias ? (float *)biases.at + at : NULL,
@@ -291,7 +292,8 @@ static void check_product(const bench *b, const product *p, const stored *s, con
             for (int o = 0; o < p->n_out[i]; o++) {
                 const size_t k = (size_t)row * (size_t)width + (size_t)(at + o);
                 const double size = size_of_sum(&s[i], x + (size_t)row * (size_t)(p->n_in + 3), o);
-                if (!(fabs((double)got[k] - expected[k]) <= error_of(b, p->types[i]) * size + 1e-6))
+                if (!(fabs((double)got[k] - expected[k]) <=
+                      (p->is_exact ? 1e-6 : error_of(b, p->types[i])) * size + 1e-6))
                     fail_msg("product of %s, %d x %d, %d rows, row %d, output %d: %.9g, not %.9g", s[i].m.type->name,
                              p->n_out[i], p->n_in, p->n_rows, row, o, (double)got[k], (double)expected[k]);
             }
@@ -329,20 +331,51 @@ static void product_case(const bench *b, const product *p) {
 
 static void products(const bench *b) {
     static const product cases[] = {
-        {{QUANT_F32}, 1, 1, {1}, 1, false, false},
-        {{QUANT_F16}, 1, 1, {1}, 2, true, true},
-        {{QUANT_BF16}, 1, 31, {5}, 3, false, true},
-        {{QUANT_F16}, 1, 32, {16}, 8, true, false},
-        {{QUANT_BF16}, 1, 75, {35}, 9, false, true},
-        {{QUANT_F32}, 1, 130, {35}, 37, true, true},
-        {{QUANT_F16}, 1, 257, {17}, 33, false, true},
-        {{QUANT_BF16}, 1, 300, {33}, 65, true, true},
-        {{QUANT_F16, QUANT_F16, QUANT_F16}, 3, 96, {40, 16, 8}, 5, false, true},
-        {{QUANT_BF16, QUANT_F32, QUANT_F16}, 3, 64, {24, 7, 18}, 41, true, true},
-        {{QUANT_Q8_0, QUANT_Q8_0}, 2, 96, {20, 3}, 7, false, false},
-        {{QUANT_Q8_0}, 1, 320, {19}, 70, true, true},
+        {{QUANT_F32}, 1, 1, {1}, 1, false, false, false},
+        {{QUANT_F16}, 1, 1, {1}, 2, true, true, false},
+        {{QUANT_BF16}, 1, 31, {5}, 3, false, true, false},
+        {{QUANT_F16}, 1, 32, {16}, 8, true, false, false},
+        {{QUANT_BF16}, 1, 75, {35}, 9, false, true, false},
+        {{QUANT_F32}, 1, 130, {35}, 37, true, true, false},
+        {{QUANT_F16}, 1, 257, {17}, 33, false, true, false},
+        {{QUANT_BF16}, 1, 300, {33}, 65, true, true, false},
+        {{QUANT_F16, QUANT_F16, QUANT_F16}, 3, 96, {40, 16, 8}, 5, false, true, false},
+        {{QUANT_BF16, QUANT_F32, QUANT_F16}, 3, 64, {24, 7, 18}, 41, true, true, false},
+        {{QUANT_Q8_0, QUANT_Q8_0}, 2, 96, {20, 3}, 7, false, false, false},
+        {{QUANT_Q8_0}, 1, 320, {19}, 70, true, true, false},
+        {{QUANT_BF16, QUANT_F16}, 2, 75, {19, 40}, 11, true, true, true},
     };
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) product_case(b, &cases[i]);
+}
+
+/* act(first product) * second product. */
+static void gated_case(const bench *b, quant_id type, activation act, int n_rows) {
+    enum { IN = 70, OUT = 37 };
+    stored s[] = {store(b, type, OUT, IN, true, 1), store(b, type, OUT, IN, true, 2)};
+    const size_t n = (size_t)n_rows * OUT;
+    float *x = random_floats((size_t)n_rows * IN, 1, 3), *before = random_floats(2 * n, 1, 4);
+    device *const both[] = {b->gpu, b->ref};
+    there out[2];
+    for (int i = 0; i < 2; i++) {
+        there in = put_all(both[i], x, (size_t)n_rows * IN * 4), up = put_all(both[i], before, n * 4);
+        out[i] = put_all(both[i], before + n, n * 4);
+        matmul_args a = {.x = in.at, .x_stride = IN, .n_rows = n_rows, .n_parts = 2, .is_gated = true, .act = act};
+        for (int p = 0; p < 2; p++)
+            a.parts[p] = (matmul_part){.w = i ? &s[p].ref : &s[p].gpu, .out = p ? up.at : out[i].at, .out_stride = OUT};
+        both[i]->ops->matmul(both[i], &a);
+        drop(&in);
+        drop(&up);
+    }
+    settle(b, "gated product", out[0], out[1], b->gpu->exact || type == QUANT_F32 ? 1e-5 : 2e-2, 0);
+    drop_stored(b, &s[0]);
+    drop_stored(b, &s[1]);
+    mem_free(x);
+    mem_free(before);
+}
+
+static void gated_products(const bench *b) {
+    for (int type = QUANT_F32; type <= QUANT_BF16; type++) gated_case(b, (quant_id)type, ACT_SILU, 1 + 8 * type);
+    gated_case(b, QUANT_BF16, ACT_GELU_TANH, 3);
 }
 
 /* ---- keys, values, attention ---- */
@@ -762,6 +795,7 @@ TEST(norms)
 TEST(values)
 TEST(embeddings)
 TEST(products)
+TEST(gated_products)
 TEST(attention)
 TEST(rotation)
 TEST(latents)
@@ -770,9 +804,10 @@ TEST(mixtures)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norms),     cmocka_unit_test(test_values),   cmocka_unit_test(test_embeddings),
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_rotation), cmocka_unit_test(test_latents),
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_routes),   cmocka_unit_test(test_mixtures),
+        cmocka_unit_test(test_norms),    cmocka_unit_test(test_values),         cmocka_unit_test(test_embeddings),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_gated_products), cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_latents),  cmocka_unit_test(test_attention),      cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_mixtures),
     };
     if (!cuda_has_gpu()) puts("SKIP: no GPU that this build can use: its kernels run emulated only");
     return cmocka_run_group_tests(tests, NULL, NULL);

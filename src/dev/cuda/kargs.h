@@ -106,7 +106,8 @@ typedef struct k_matmul_args {
     const void *x;      /* float32, or 16 bits and padded with zeros to a multiple of K_TILE_DEPTH */
     const float *scale; /* [rows of x]: multiplies results; NULL: none */
     int64_t x_stride;
-    int32_t n_rows, n_in, n_parts, unused;
+    int32_t n_rows, n_in, n_parts;
+    int32_t is_tiled;       /* the weights, of products in float32 */
     int32_t first[K_PARTS]; /* blockIdx.x of each part's first block */
     k_part parts[K_PARTS];
     k_groups groups;

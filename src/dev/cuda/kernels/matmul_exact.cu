@@ -1,4 +1,5 @@
-/* matmul_exact.cu — products in float32 throughout, of weights that lie row by row.
+/* matmul_exact.cu — products in float32 throughout, of weights that lie row by row, or in tiles where a product of a
+ * device that is otherwise fast must be exact.
  *
  * A warp makes 4 outputs of up to 8 rows. A lane adds up every 32nd product in ascending order, then the lanes' sums
  * meet; so an output's bits depend on n_in alone. */
@@ -28,19 +29,22 @@ template <class T, int ROWS> static __device__ void multiply(const k_matmul_args
     if (row >= n_rows || first >= p.n_out) return;
     const float *x[ROWS];
     const T *weights[OUTPUTS];
+    int64_t rows[OUTPUTS];
     float sums[OUTPUTS][ROWS] = {};
     for (int r = 0; r < ROWS; r++) { /* rows and outputs that are not there repeat the last */
         const int i = row + r < n_rows ? row + r : n_rows - 1;
         x[r] = (const float *)a.x + (int64_t)(list ? list[i] / a.groups.x_divisor : i) * a.x_stride;
     }
-    for (int o = 0; o < OUTPUTS; o++)
-        weights[o] = w + (first + o < p.n_out ? first + o : p.n_out - 1) * (int64_t)a.n_in;
+    for (int o = 0; o < OUTPUTS; o++) {
+        rows[o] = first + o < p.n_out ? first + o : p.n_out - 1;
+        weights[o] = w + rows[o] * a.n_in;
+    }
 #pragma unroll 2
     for (int k = lane; k < a.n_in; k += WARP) {
         float values[ROWS];
         for (int r = 0; r < ROWS; r++) values[r] = x[r][k];
         for (int o = 0; o < OUTPUTS; o++) {
-            const float weight = to_float(weights[o][k]);
+            const float weight = to_float(a.is_tiled ? w[tile_place(rows[o], k, a.n_in)] : weights[o][k]);
             for (int r = 0; r < ROWS; r++) sums[o][r] = __fmaf_rn(weight, values[r], sums[o][r]);
         }
     }
