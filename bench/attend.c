@@ -1,14 +1,14 @@
 /* attend.c — how fast is attention? Decoding at several depths, one sequence and many, against the bandwidth of memory,
  * and whole prompts against the processor's arithmetic; one line per shape and question.
  *
- * usage: attend [LEVEL [THREADS]]. Built by `ninja bench_attend`. Between repeats of a decode step as many other
- * layers' keys and values are read as a real model would read weights, so that caches are cold. On a machine that
- * others use, too, limits change from moment to moment: after each step the same memory is read plainly, and the share
- * is the median of the ratios of such pairs. */
+ * usage: attend [LEVEL [THREADS [all]]]; all: every type of cache that is no wider than float16. Built by `ninja
+ * bench_attend`. Between repeats of a decode step as many other layers' keys and values are read as a real model would
+ * read weights, so that caches are cold. On a machine that others use, too, limits change from moment to moment: after
+ * each step the same memory is read plainly, and the share is the median of the ratios of such pairs. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/pool.h"
-#include "dev/dev.h"
+#include "dev/kv_quant.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,11 +135,13 @@ static void deal(setup *s, const question *q) {
     for (int i = 0; i < s->n_pages; i++) s->pages[i] = s->n_pages - 1 - i;
 }
 
-static void set_up(setup *s, device *d, const shape *c, const question *q) {
+static void set_up(setup *s, device *d, const shape *c, const question *q, kv_type type) {
     *s = (setup){0};
     deal(s, q);
-    const size_t half = (size_t)c->n_kv * DEV_PAGE_TOKENS * (size_t)c->dim * 2;
-    s->layer_bytes = 2 * half * (size_t)s->n_pages;
+    const size_t groups = (size_t)c->n_kv * (DEV_PAGE_TOKENS / DEV_KEY_GROUP);
+    const size_t keys = groups * dev_kv_group_bytes(dev_key_type(type), c->dim);
+    const size_t both = keys + groups * dev_kv_group_bytes(type, c->dim);
+    s->layer_bytes = both * (size_t)s->n_pages;
     s->n_layers = q->n_rows > 1 ? 1 : (int)(COLD_BYTES / s->layer_bytes) + 2;
     if (s->n_layers > MOST_LAYERS) s->n_layers = MOST_LAYERS;
     s->row_bytes = (size_t)s->n_rows * (size_t)c->n_heads * (size_t)c->dim * sizeof(float);
@@ -154,20 +156,21 @@ static void set_up(setup *s, device *d, const shape *c, const question *q) {
                                      .out = s->out,
                                      .n_heads = c->n_heads,
                                      .scale = 0.1f,
-                                     .kv = {KV_F16, c->n_kv, c->dim, c->dim, k, k + half, 2 * half},
+                                     .kv = {type, c->n_kv, c->dim, c->dim, k, k + keys, both},
                                      .spans = s->spans,
                                      .n_spans = q->n_sequences};
     }
 }
 
-static void ask(device *d, pool *p, const shape *c, const question *q) {
+static void ask(device *d, pool *p, const shape *c, const question *q, kv_type type) {
     static setup s;
-    set_up(&s, d, c, q);
-    const double token_bytes = (double)c->n_kv * c->dim * 4;
+    set_up(&s, d, c, q, type);
+    const double token_bytes = (double)s.layer_bytes / s.n_pages / DEV_PAGE_TOKENS;
     s.tokens *= token_bytes;
     const answer a = run(d, p, &s);
-    printf("%-10s past %5lld rows %4d x %2d: %10.1f us %8.1f GFLOP/s", c->name, (long long)q->past, q->n_rows,
-           q->n_sequences, a.seconds * 1e6, 4 * s.products * c->n_heads * c->dim / a.seconds * 1e-9);
+    printf("%-10s %s past %5lld rows %4d x %2d: %10.1f us %8.1f GFLOP/s", c->name, kv_type_name(type),
+           (long long)q->past, q->n_rows, q->n_sequences, a.seconds * 1e6,
+           4 * s.products * c->n_heads * c->dim / a.seconds * 1e-9);
     if (q->n_rows == 1 && q->past)
         printf(" %7.2f GB/s, %3.0f %% of reading", s.tokens / a.seconds * 1e-9, 100 * a.share);
     putchar('\n');
@@ -188,8 +191,11 @@ int main(int argc, char **argv) {
         return 1;
     }
     printf("%s, %d threads\n", d->level, d->threads);
+    const bool is_all = argc > 3 && !strcmp(argv[3], "all");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (size_t j = 0; j < sizeof questions / sizeof *questions; j++) ask(d, p, &shapes[i], &questions[j]);
+        for (size_t j = 0; j < sizeof questions / sizeof *questions; j++)
+            for (kv_type type = KV_F16; type < (is_all ? KV_TYPES : KV_F32); type++)
+                if (type != KV_F32) ask(d, p, &shapes[i], &questions[j], type);
     pool_free(p);
     dev_close(d);
     return 0;

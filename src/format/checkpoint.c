@@ -327,7 +327,10 @@ void checkpoint_will_need(const checkpoint *c, const ckpt_tensor *tensor) {
     file_map_will_need(map, (size_t)(tensor->data - map->at), tensor->bytes);
 }
 
-void checkpoint_wont_need(const checkpoint *c, const ckpt_tensor *tensor) {
-    const file_map *map = map_of(&c->files[tensor->file]);
-    file_map_wont_need(map, (size_t)(tensor->data - map->at), tensor->bytes);
+void checkpoint_release(const checkpoint *c, const void *at, size_t bytes) {
+    for (int i = 0; i < c->n_files; i++) {
+        const file_map *map = map_of(&c->files[i]);
+        const uintptr_t offset = (uintptr_t)at - (uintptr_t)map->at;
+        if (offset < map->bytes && bytes <= map->bytes - offset) file_map_wont_need(map, offset, bytes);
+    }
 }

@@ -32,6 +32,8 @@ const char *checkpoint_metadata(const checkpoint *c, const char *key);
 
 /* Advice to the system: these bytes will be read soon / will not be needed for a while. */
 void checkpoint_will_need(const checkpoint *c, const ckpt_tensor *tensor);
-void checkpoint_wont_need(const checkpoint *c, const ckpt_tensor *tensor);
+/* What lies there has been copied: the process need not hold its pages any more. Ignores what is in none of the files;
+ * whoever reads it nevertheless finds it again. */
+void checkpoint_release(const checkpoint *c, const void *at, size_t bytes);
 
 #endif

@@ -63,7 +63,8 @@ static void expect_tensor(const checkpoint *c, const char *name, const char *fil
     assert_int_equal(t->data[0], name[0]);
     assert_string_equal(checkpoint_file_name(c, t->file), file);
     checkpoint_will_need(c, t);
-    checkpoint_wont_need(c, t);
+    checkpoint_release(c, t->data, t->bytes);
+    assert_int_equal(t->data[0], name[0]); /* comes again */
 }
 
 static void test_single_file_comes_first(void **state) {
@@ -84,6 +85,44 @@ static void test_single_file_comes_first(void **state) {
     assert_null(checkpoint_file_name(c, 1));
     checkpoint_close(c);
     checkpoint_close(NULL);
+}
+
+/* Bytes of files that this process has in memory. */
+static size_t mapped_bytes(void) {
+    unsigned long pages = 0, resident, shared = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu %lu", &pages, &resident, &shared), 3);
+    fclose(file);
+    return shared * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void test_pages_are_given_back(void **state) {
+    enum { BYTES = 8 << 20 };
+    char path[512];
+    uint8_t *data = mem_zarray(BYTES, 1);
+    const int64_t shape[1] = {BYTES};
+    checkpoint *c;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    data[BYTES - 1] = 7;
+    assert_int_equal(safetensors_write(path, &(safetensors_item){"a", DTYPE_U8, 1, shape, data}, 1, NULL, NULL), QP_OK);
+    assert_int_equal(checkpoint_open(&c, folder, NULL), QP_OK);
+    const ckpt_tensor *t = checkpoint_find(c, "a");
+    unsigned sum = 0;
+    const size_t before = mapped_bytes();
+    for (size_t i = 0; i < BYTES; i += 512) sum += t->data[i];
+    assert_int_equal(sum, 0);
+    const size_t read = mapped_bytes();
+    assert_true(read >= before + BYTES / 2);
+    checkpoint_release(c, t->data, t->bytes);
+    assert_true(mapped_bytes() <= read - BYTES / 2);
+    assert_int_equal(t->data[BYTES - 1], 7);
+    data[5] = 9; /* memory of others is left alone */
+    checkpoint_release(c, data, BYTES);
+    checkpoint_release(c, t->data + 1, SIZE_MAX);
+    assert_int_equal(data[5], 9);
+    checkpoint_close(c);
+    mem_free(data);
 }
 
 static void test_index(void **state) {
@@ -227,6 +266,7 @@ int main(void) {
 #define CASE(test) cmocka_unit_test_teardown(test, empty_folder)
     const struct CMUnitTest tests[] = {
         CASE(test_single_file_comes_first),
+        CASE(test_pages_are_given_back),
         CASE(test_index),
         CASE(test_shards_without_index),
         CASE(test_missing_files_are_named),

@@ -21,10 +21,12 @@ typedef struct bound_slot {
 } bound_slot;
 
 /* Where weights come from. `fetch` fills a matrix [rows, cols] ([rows, 1] for a vector) whose bytes live as long as
- * the weights; the row names it in errors. */
+ * the weights; the row names it in errors. `release` hears of each whose bytes the device has re-laid: they will
+ * hardly be read again. */
 typedef struct weight_source {
     qp_status (*fetch)(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
                        quant_matrix *out, qp_error *err);
+    void (*release)(void *user, const quant_matrix *m); /* NULL: none */
     void *user;
     void (*progress)(void *user, double done, double total); /* NULL: none */
     void *progress_user;

@@ -51,6 +51,8 @@ static qp_status fetch_tensor(void *user, const slot_row *row, int layer, int me
     return tensors_fetch(user, row, layer, member, out, err);
 }
 
+static void release_tensor(void *user, const quant_matrix *m) { tensors_release(user, m); }
+
 static qp_status open_folder(model *m, const char *folder, const model_options *o, qp_error *err) {
     char file[4096];
     const bool is_gguf = file_exists(folder) && gguf_at(file, sizeof file, folder);
@@ -62,7 +64,8 @@ static qp_status open_folder(model *m, const char *folder, const model_options *
     ERR_TRY(checkpoint_open(&m->checkpoint, folder, err));
     ERR_TRY(leftover_check(m->arch, &m->shape, m->checkpoint, err));
     tensors_open(&m->tensors, m->checkpoint, m->arch, &m->shape);
-    return finish_open(m, (weight_source){.fetch = fetch_tensor, .user = &m->tensors}, o, err);
+    return finish_open(m, (weight_source){.fetch = fetch_tensor, .release = release_tensor, .user = &m->tensors}, o,
+                       err);
 }
 
 static qp_status open_random(model *m, const char *shape, const char *format, uint64_t seed, const model_options *o,

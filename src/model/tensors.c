@@ -296,3 +296,8 @@ qp_status tensors_fetch(tensor_source *t, const slot_row *row, int layer, int me
                           .part_bytes = {(size_t)n.rows * (size_t)n.cols * each}};
     return QP_OK;
 }
+
+void tensors_release(const tensor_source *t, const quant_matrix *m) {
+    for (int i = 0; i < QUANT_PARTS && m->row_step <= 1; i++)
+        if (m->parts[i]) checkpoint_release(t->files, m->parts[i], m->part_bytes[i]);
+}

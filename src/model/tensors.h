@@ -25,6 +25,8 @@ qp_status tensors_check(const tensor_source *t, const slot_row *row, int layer, 
 /* The slot as a matrix [rows, cols] ([rows, 1] for a vector), in the mapping where it lies row by row, else copied. It
  * lives as long as `t` and the checkpoint. */
 qp_status tensors_fetch(tensor_source *t, const slot_row *row, int layer, int member, quant_matrix *out, qp_error *err);
+/* The matrix has been re-laid: gives its pages of the files back, unless others lie woven into them. */
+void tensors_release(const tensor_source *t, const quant_matrix *m);
 
 /* Rows of the matrix that the slot is part of, and which of them is row `row` of the slot. Not for parts of heads. */
 int64_t tensors_stored_rows(const model_shape *s, const slot_row *row);
