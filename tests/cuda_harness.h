@@ -15,6 +15,12 @@ static inline bool cuda_emulated_path(char *out, size_t capacity) {
     return access(out, R_OK) == 0;
 }
 
+/* Options of a device whose work is done by so many workers; tests that name them run under the thread sanitizer, which
+ * does not know the emulated GPU's coroutines. */
+static inline dev_options cuda_test_options(int workers, bool exact) {
+    return (dev_options){.threads = workers, .exact = exact};
+}
+
 static inline bool cuda_has_gpu(void) {
     device *d;
     qp_error why;

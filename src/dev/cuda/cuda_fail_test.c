@@ -32,9 +32,10 @@ static void close_emulator(emulator *e) {
 }
 
 static device *open_device(const emulator *e) {
+    const dev_options one = cuda_test_options(1, false);
     device *d;
     qp_error err;
-    if (cuda_open_from(&d, e->path, &(dev_options){.threads = 1}, &err) != QP_OK) fail_msg("%s", err.text);
+    if (cuda_open_from(&d, e->path, &one, &err) != QP_OK) fail_msg("%s", err.text);
     return d;
 }
 
@@ -75,6 +76,7 @@ static qp_status live(device *d, qp_error *err) {
 /* Every call of the driver fails once; whatever comes of it is said and given back. */
 static void every_call_may_fail(void **state) {
     static const int results[] = {OUT_OF_MEMORY, ILLEGAL_ADDRESS};
+    const dev_options one = cuda_test_options(1, false);
     emulator e = open_emulator();
     for (size_t r = 0; r < HARNESS_COUNT(results); r++) {
         bool went_well = false;
@@ -83,7 +85,7 @@ static void every_call_may_fail(void **state) {
             qp_error err = {0};
             assert_in_range(after, 0, 2000);
             e.inject("any", after, results[r]);
-            qp_status status = cuda_open_from(&d, e.path, &(dev_options){.threads = 1}, &err);
+            qp_status status = cuda_open_from(&d, e.path, &one, &err);
             if (status == QP_OK) status = live(d, &err);
             went_well = status == QP_OK;
             if (!went_well && !strstr(err.text, "cuda")) fail_msg("'%s'", err.text);
@@ -97,6 +99,7 @@ static void every_call_may_fail(void **state) {
 }
 
 static void short_of_host_memory(void **state) {
+    const dev_options one = cuda_test_options(1, false);
     emulator e = open_emulator();
     bool went_well = false;
     for (int64_t n = 0; !went_well; n++) {
@@ -104,7 +107,7 @@ static void short_of_host_memory(void **state) {
         qp_error err = {0};
         assert_in_range(n, 0, 200);
         mem_fail_after(n);
-        qp_status status = cuda_open_from(&d, e.path, &(dev_options){.threads = 1}, &err);
+        qp_status status = cuda_open_from(&d, e.path, &one, &err);
         if (status == QP_OK) status = live(d, &err);
         mem_fail_after(-1);
         went_well = status == QP_OK;
@@ -161,7 +164,8 @@ static void names_are_checked(void **state) {
     for (size_t i = 0; i < HARNESS_COUNT(wrong); i++) {
         device *d;
         qp_error err;
-        const dev_options o = {.kind = wrong[i].kind, .threads = 1};
+        dev_options o = cuda_test_options(1, false);
+        o.kind = wrong[i].kind;
         assert_int_equal(cuda_open_from(&d, e.path, &o, &err), QP_BAD_ARGUMENT);
         assert_null(d);
         if (!strstr(err.text, wrong[i].text)) fail_msg("%s: %s", wrong[i].kind, err.text);
@@ -170,7 +174,7 @@ static void names_are_checked(void **state) {
 }
 
 static void a_driver_that_is_not_there(void **state) {
-    const dev_options o = {.threads = 1};
+    const dev_options o = cuda_test_options(1, false);
     device *d;
     qp_error err;
     assert_int_equal(cuda_open_from(&d, "/nowhere/libcuda.so", &o, &err), QP_UNSUPPORTED);
