@@ -31,7 +31,8 @@ if(QUIPU_CUDA STREQUAL ON OR (QUIPU_CUDA STREQUAL AUTO AND NOT QUIPU_FUZZ AND NO
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
         COMMAND sh ${CMAKE_SOURCE_DIR}/tools/nvcc.sh ${image} ${NVCC} -std=c++17 -O3 ${targets} -Xptxas -v -fatbin
                 ${kernel}
-        DEPENDS ${kernel} ${kernel_headers} src/dev/cuda/kargs.h tools/nvcc.sh
+        DEPENDS ${kernel} ${kernel_headers} src/dev/cuda/kargs.h src/dev/cuda/fast_kargs.h
+                src/dev/cuda/kernels/packed.h tools/nvcc.sh
         COMMENT "nvcc ${name}.cu")
       list(APPEND images ${image})
       string(APPEND table "IMAGE(${name}, \"${image}\")\n")

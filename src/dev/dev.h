@@ -29,12 +29,17 @@ typedef struct dev_options {
 
 /* ---- weights ---- */
 
+/* What a matrix is for, where that is more than products: those of a device that lie best for products may lack what
+ * else is done. Set between weight_open and weight_pack. */
+typedef enum dev_use { DEV_USE_PRODUCT, DEV_USE_TABLE, DEV_USE_EXPERT } dev_use;
+
 /* A matrix as the device wants it: y = W x, W [n_out, n_in]. Plain formats stay in the mapping they came from, others
  * may be re-laid (weight_pack). */
 typedef struct dev_weight {
     const quant_type *type;
     int64_t n_out, n_in;
     const void *data;    /* part 0 of `stored` */
+    dev_use use;         /* TABLE: rows are looked up too; EXPERT: takes turns with others */
     quant_matrix stored; /* as it came */
     void *packed;        /* the device's description of what it owns, or NULL: it reads what is stored */
     void *owned;         /* device memory, or NULL */

@@ -127,8 +127,8 @@ qp_status synth_shape(model_shape *out, const arch_row **arch, const char *name,
 
 qp_status synth_open(synth *out, const char *format, uint64_t seed, qp_error *err) {
     *out = (synth){.type = quant_find(format), .seed = seed};
-    if (out->type) return QP_OK;
-    return err_set(err, QP_BAD_ARGUMENT, 0, "format \"%s\" is not known; known are f32, f16 and bf16", format);
+    if (out->type && (out->type->id < QUANT_PLAIN_COUNT || out->type->id == QUANT_Q4_0)) return QP_OK;
+    return err_set(err, QP_BAD_ARGUMENT, 0, "format \"%s\" is not known; known are f32, f16, bf16 and q4_0", format);
 }
 
 void synth_close(synth *s) {
@@ -171,8 +171,23 @@ static void fill_bf16(uint16_t *out, size_t n, int exponent, uint64_t seed) {
     }
 }
 
+/* Random codes of about the others' size; n is a multiple of 32. */
+static void fill_q4_0(uint8_t *out, size_t n, int exponent, uint64_t seed) {
+    const uint16_t d = quant_f32_to_f16(ldexpf(0.25f, exponent));
+    uint64_t state = seed | 1;
+    for (size_t at = 0; at < n; at += 32, out += 18) {
+        const uint64_t codes[2] = {next_random(&state), next_random(&state)};
+        memcpy(out, &d, sizeof d);
+        memcpy(out + 2, codes, sizeof codes);
+    }
+}
+
 /* The same values in the format that is wanted. */
 static void fill(void *out, const quant_type *type, size_t n, int exponent, uint64_t seed) {
+    if (type->id == QUANT_Q4_0) {
+        fill_q4_0(out, n, exponent, seed);
+        return;
+    }
     if (type->id == QUANT_BF16) {
         fill_bf16(out, n, exponent, seed);
         return;

@@ -345,8 +345,16 @@ static int run_launch(const launch *l) {
     return ends ? SUCCESS : 719;
 }
 
-API int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
-                       unsigned shared_bytes, void *, void **given, void **) {
+/* CUlaunchConfig */
+struct launch_how {
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream, *attributes;
+    unsigned n_attributes;
+};
+
+API int cuLaunchKernelEx(const launch_how *how, void *function, void **given, void **) {
+    const unsigned x = how->grid[0], y = how->grid[1], z = how->grid[2], threads = how->block[0];
+    const unsigned shared_bytes = how->shared_bytes;
     MAY_FAIL;
     if (!x || !y || !z || y > 65535 || z > 65535 || !threads || threads > MOST_THREADS || threads % 32 ||
         shared_bytes > SHARED_BYTES)

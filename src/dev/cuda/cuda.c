@@ -64,6 +64,16 @@ void cuda_give(cuda_device *c, void *memory) {
     cuda_noted(c, c->drv.memory_give((drv_ptr)(uintptr_t)memory), "cuda: giving memory back");
 }
 
+qp_status cuda_widen(cuda_device *c, void **memory, size_t *has, size_t bytes, qp_error *err) {
+    if (*has >= bytes) return QP_OK;
+    void *more;
+    ERR_TRY(cuda_take(c, &more, bytes, err));
+    cuda_give(c, *memory);
+    *memory = more;
+    *has = bytes;
+    return QP_OK;
+}
+
 static qp_status take(device *d, void **out, size_t bytes, qp_error *err) {
     cuda_device *c = cuda_of(d);
     cuda_lock(c);
@@ -145,6 +155,8 @@ static void shut(device *d) {
         cuda_give(c, c->scales);
         cuda_give(c, c->parts);
         cuda_give(c, c->lists);
+        cuda_give(c, c->blocks);
+        cuda_give(c, c->unpacked);
         for (int i = 0; i < c->n_modules; i++) c->drv.module_unload(c->modules[i]);
         if (c->stream) c->drv.stream_destroy(c->stream);
         c->drv.context_set(NULL);
@@ -220,6 +232,7 @@ static qp_status find_kernel(cuda_device *c, int k, qp_error *err) {
     for (int i = 0; i < c->n_modules && result == DRV_NOT_FOUND; i++)
         result = c->drv.module_function(&c->kernels[k], c->modules[i], name);
     int taken = 0;
+    if (result == DRV_NOT_FOUND && k >= KERNEL_FIRST_FAST) return QP_OK; /* done without */
     if (!result) result = c->drv.function_get(&taken, DRV_FUNCTION_STATIC, c->kernels[k]);
     if (!result) result = c->drv.function_set(c->kernels[k], DRV_FUNCTION_SHARED, c->gpu.most_shared - taken);
     return result ? drv_failed(&c->drv, result, what, err) : QP_OK;

@@ -18,8 +18,9 @@ enum { CUDA_MOST_MODULES = 32 };
 typedef struct cuda_weight {
     quant_id type; /* F32, F16 or BF16 */
     bool is_tiled; /* as kargs.h tells; else row by row */
-    void *data;    /* device memory */
+    void *data;    /* device memory; NULL where it is packed */
     size_t bytes;
+    struct cuda_packed *packed; /* whole numbers and scales instead, or NULL */
 } cuda_weight;
 
 typedef struct cuda_device {
@@ -45,6 +46,8 @@ typedef struct cuda_device {
     float *parts;     /* attention's results page by page */
     int32_t *lists;   /* of experts' rows */
     size_t narrow_bytes, scales_bytes, parts_bytes, lists_bytes;
+    void *blocks, *unpacked; /* activations and weights for gemm90.cu */
+    size_t blocks_bytes, unpacked_bytes;
 } cuda_device;
 
 static inline cuda_device *cuda_of(device *d) { return (cuda_device *)d; }
@@ -57,8 +60,12 @@ bool cuda_noted(cuda_device *c, drv_result result, const char *what);
 /* Device memory, its contents undefined; the lock is held. */
 qp_status cuda_take(cuda_device *c, void **out, size_t bytes, qp_error *err);
 void cuda_give(cuda_device *c, void *memory);
+/* Takes more for what has too little; what it held is lost. */
+qp_status cuda_widen(cuda_device *c, void **memory, size_t *has, size_t bytes, qp_error *err);
 
 /* cuda_weights.c */
+/* Queues nothing: bytes go straight behind what the stream has. The lock is not held. */
+qp_status cuda_send(cuda_device *c, void *to, const void *from, size_t bytes, qp_error *err);
 qp_status cuda_weight_open(device *d, dev_weight *out, const quant_matrix *m, qp_error *err);
 qp_status cuda_weight_pack(device *d, dev_weight *w, qp_error *err);
 void cuda_weight_close(device *d, dev_weight *w);

@@ -190,6 +190,67 @@ static void push_attend(cuda_device *c, const attend_args *a, const attend_row *
     launch_push(c, row->merge, shape, args, sizeof *args);
 }
 
+/* ---- float16 caches on the tensor cores ---- */
+
+typedef struct fast_row {
+    int dim;
+    kernel_id decode, prefill;
+} fast_row;
+
+static const fast_row fast_rows[] = {{64, KERNEL_k_decode_64, KERNEL_k_prefill_64},
+                                     {128, KERNEL_k_decode_128, KERNEL_k_prefill_128}};
+
+/* NULL: the general kernels must do. */
+static const fast_row *find_fast(const cuda_device *c, const attend_args *a) {
+    if (c->head.exact || a->kv.type != KV_F16 || !a->kv.v || a->kv.head_dim != a->kv.v_dim) return NULL;
+    for (size_t i = 0; i < sizeof fast_rows / sizeof *fast_rows; i++)
+        if (fast_rows[i].dim == a->kv.head_dim && c->kernels[fast_rows[i].decode]) return &fast_rows[i];
+    return NULL;
+}
+
+static bool has_singles(const attend_args *a) {
+    bool has = false;
+    for (int i = 0; i < a->n_spans; i++) has = has || a->spans[i].n_rows % ATTEND_ROWS == 1;
+    return has;
+}
+
+/* Pieces of one row are cut at pages, as long as there is room for the pages' results; longer ones are not. */
+static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row, const table *t, int longest) {
+    const int shares = a->n_heads / a->kv.n_kv_heads, splits = (int)most_pages(a, 1);
+    const size_t parts = (size_t)t->n_spans * (size_t)a->n_heads * (size_t)splits;
+    const bool has_room = parts <= c->parts_bytes / ((size_t)(row->dim + 2) * sizeof(float)) && t->n_spans <= 65535;
+    const k_decode_args args = {.q = a->q,
+                                .out = a->out,
+                                .k = a->kv.k,
+                                .v = a->kv.v,
+                                .page_stride = a->kv.page_stride,
+                                .spans = t->spans,
+                                .pages = t->pages,
+                                .sinks = a->sinks,
+                                .part = c->parts,
+                                .part_sums = c->parts + parts * (size_t)row->dim,
+                                .n_heads = a->n_heads,
+                                .n_kv_heads = a->kv.n_kv_heads,
+                                .n_splits = splits,
+                                .window = a->window,
+                                .chunk = a->chunk,
+                                .scale = a->scale,
+                                .cap = a->cap,
+                                .singles = has_room};
+    launch_shape shape = {
+        .threads = ATTEND_WARPS * 32, .shared_bytes = (size_t)attend_decode_shared(row->dim), .early = true};
+    if (longest > 1 || !has_room) {
+        shape.x = a->n_heads, shape.y = t->n_spans;
+        launch_push(c, row->prefill, shape, &args, sizeof args);
+    }
+    if (!has_room || !has_singles(a)) return;
+    shape.x = splits, shape.z = t->n_spans;
+    shape.y = (int64_t)a->kv.n_kv_heads * ((shares + ATTEND_HEADS - 1) / ATTEND_HEADS);
+    launch_push(c, row->decode, shape, &args, sizeof args);
+    shape = (launch_shape){.x = a->n_heads, .y = t->n_spans, .threads = row->dim, .early = true};
+    launch_push(c, KERNEL_k_decode_merge, shape, &args, sizeof args);
+}
+
 void cuda_attend(device *d, const attend_args *a) {
     cuda_device *c = cuda_of(d);
     const int group = a->n_heads / a->kv.n_kv_heads;
@@ -199,6 +260,13 @@ void cuda_attend(device *d, const attend_args *a) {
     const int heads = least(group, row->queries), rows = row->queries / heads;
     const int tiles = (group + heads - 1) / heads * a->kv.n_kv_heads;
     cuda_lock(c);
+    const fast_row *fast = find_fast(c, a);
+    if (fast) {
+        const table pieces = make_table(c, a->spans, a->n_spans, ATTEND_ROWS);
+        if (pieces.n_spans) push_fast(c, a, fast, &pieces, longest);
+        cuda_unlock(c);
+        return;
+    }
     const table t = make_table(c, a->spans, a->n_spans, rows < longest ? rows : longest);
     k_attend_args args = {.q = a->q,
                           .sinks = a->sinks,

@@ -2,7 +2,7 @@
  *
  * Called through the device's ops and by cuda_experts.c; calls launch.c. Parts of an op whose weights lie alike share a
  * launch. Rows of x become 16 bits once for the parts that want them so. */
-#include "cuda.h"
+#include "cuda_packed.h"
 #include "base/mem.h"
 #include <string.h>
 
@@ -22,26 +22,17 @@ static int64_t padded(int64_t n_in) { return up(n_in, K_TILE_DEPTH) * K_TILE_DEP
 
 /* ---- room ---- */
 
-static qp_status widen(cuda_device *c, void **memory, size_t *has, size_t bytes, qp_error *err) {
-    if (*has >= bytes) return QP_OK;
-    void *more;
-    ERR_TRY(cuda_take(c, &more, bytes, err));
-    cuda_give(c, *memory);
-    *memory = more;
-    *has = bytes;
-    return QP_OK;
-}
-
 static qp_status reserve(cuda_device *c, size_t rows, size_t width, qp_error *err) {
     void *narrow = c->narrow, *scales = c->scales, *parts = c->parts, *lists = c->lists;
     const size_t parts_bytes = c->gpu.memory_bytes / 64 < PARTS_BYTES ? c->gpu.memory_bytes / 64 : PARTS_BYTES;
-    qp_status status = widen(c, &narrow, &c->narrow_bytes, 2 * rows * width, err);
+    qp_status status = cuda_widen(c, &narrow, &c->narrow_bytes, 2 * rows * width, err);
     c->narrow = narrow;
-    if (status == QP_OK) status = widen(c, &scales, &c->scales_bytes, rows * MOST_TOP_K * sizeof(float), err);
+    if (status == QP_OK) status = cuda_widen(c, &scales, &c->scales_bytes, rows * MOST_TOP_K * sizeof(float), err);
     c->scales = scales;
-    if (status == QP_OK) status = widen(c, &parts, &c->parts_bytes, parts_bytes, err);
+    if (status == QP_OK) status = cuda_widen(c, &parts, &c->parts_bytes, parts_bytes, err);
     c->parts = parts;
-    if (status == QP_OK) status = widen(c, &lists, &c->lists_bytes, MOST_EXPERTS * (rows + 2) * sizeof(int32_t), err);
+    if (status == QP_OK)
+        status = cuda_widen(c, &lists, &c->lists_bytes, MOST_EXPERTS * (rows + 2) * sizeof(int32_t), err);
     c->lists = lists;
     return status;
 }
@@ -60,7 +51,8 @@ qp_status cuda_reserve(device *d, int max_rows, int64_t max_in, qp_error *err) {
         return err_set(err, QP_TOO_LARGE, 0, "device: room for %d rows of %lld is more than any memory", max_rows,
                        (long long)max_in);
     cuda_lock(c);
-    const qp_status status = reserve(c, (size_t)max_rows, width, err);
+    qp_status status = reserve(c, (size_t)max_rows, width, err);
+    if (status == QP_OK) status = cuda_packed_reserve(c, max_rows, max_in, err);
     cuda_unlock(c);
     if (status != QP_OK) return status;
     c->max_rows = max_rows;
@@ -101,14 +93,16 @@ static kernel_id tiled_kernel(quant_id type, int tiles) {
 static void launch_tiled(cuda_device *c, k_matmul_args *m, quant_id type, int n_x, int64_t blocks, int n_active) {
     const int tiles = m->n_rows <= 8 ? 1 : m->n_rows <= 32 ? 4 : 8;
     narrow(c, m, type, n_x);
-    const launch_shape shape = {blocks, up(m->n_rows, 8 * tiles), n_active, TILED_THREADS, 0};
+    const launch_shape shape = {.x = blocks, .y = up(m->n_rows, 8 * tiles), .z = n_active, .threads = TILED_THREADS};
     launch_push(c, tiled_kernel(type, tiles), shape, m, sizeof *m);
 }
 
 static void launch_exact(cuda_device *c, k_matmul_args *m, quant_id type, int64_t blocks, int n_active) {
     const int rows = m->n_rows == 1 ? 1 : EXACT_ROWS;
     const kernel_id kernel = (kernel_id)((rows == 1 ? KERNEL_k_exact_f32_1 : KERNEL_k_exact_f32_8) + (int)type);
-    launch_push(c, kernel, (launch_shape){blocks, up(m->n_rows, rows), n_active, EXACT_THREADS, 0}, m, sizeof *m);
+    launch_push(c, kernel,
+                (launch_shape){.x = blocks, .y = up(m->n_rows, rows), .z = n_active, .threads = EXACT_THREADS}, m,
+                sizeof *m);
 }
 
 _Static_assert(KERNEL_k_exact_bf16_1 - KERNEL_k_exact_f32_1 == QUANT_BF16 && QUANT_F32 == 0 &&
@@ -146,6 +140,7 @@ void cuda_matmul_grouped(cuda_device *c, const cuda_grouped *g) {
 static const cuda_weight *weight_of(const matmul_args *a, int i) { return a->parts[i].w->packed; }
 
 static bool is_alike(const cuda_weight *a, const cuda_weight *b) {
+    if (a->packed || b->packed) return cuda_packed_alike(a->packed, b->packed);
     return a->type == b->type && a->is_tiled == b->is_tiled;
 }
 
@@ -180,6 +175,10 @@ void cuda_matmul(device *d, const matmul_args *a) {
     cuda_lock(c);
     for (int i = 0; i < a->n_parts; i++) {
         if (is_done(a, i)) continue;
+        if (weight_of(a, i)->packed) {
+            cuda_packed_matmul(c, a, i);
+            continue;
+        }
         k_matmul_args m = {
             .x = a->x, .x_stride = a->x_stride, .n_rows = a->n_rows, .n_in = (int32_t)a->parts[0].w->n_in};
         for (int k = i; k < a->n_parts; k++)

@@ -3,7 +3,7 @@
  * Called through the device's ops while a model or an adapter is opened. Plain formats travel as they are; others are
  * unpacked by all threads in slices, to float32 where the device is exact and to 16 bits elsewhere, so that no second
  * copy of a matrix is ever made on the host. weight_pack then turns 16-bit rows into tiles for the tensor cores. */
-#include "cuda.h"
+#include "cuda_packed.h"
 #include "base/mem.h"
 #include <math.h>
 #include <string.h>
@@ -14,8 +14,7 @@ static size_t element_bytes(quant_id type) { return type == QUANT_F32 ? 4 : 2; }
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-/* Queues nothing: bytes go straight behind what the stream has. */
-static qp_status send(cuda_device *c, void *to, const void *from, size_t bytes, qp_error *err) {
+qp_status cuda_send(cuda_device *c, void *to, const void *from, size_t bytes, qp_error *err) {
     cuda_lock(c);
     const drv_result result = c->drv.copy_up((drv_ptr)(uintptr_t)to, from, bytes, c->stream);
     cuda_unlock(c);
@@ -63,8 +62,8 @@ static qp_status unpack_slices(cuda_device *c, const cuda_weight *w, unpacking *
         pool_run(c->pool, unpack_row, u, u->n_rows);
         *fits = !any(u->overflows, pool_threads(c->pool));
         if (*fits)
-            ERR_TRY(
-                send(c, (uint8_t *)w->data + (size_t)u->first * row_bytes, u->out, (size_t)u->n_rows * row_bytes, err));
+            ERR_TRY(cuda_send(c, (uint8_t *)w->data + (size_t)u->first * row_bytes, u->out,
+                              (size_t)u->n_rows * row_bytes, err));
     }
     return QP_OK;
 }
@@ -123,7 +122,7 @@ static qp_status load_rows(cuda_device *c, cuda_weight *w, const quant_matrix *m
     const qp_status status = cuda_take(c, &w->data, w->bytes, err);
     cuda_unlock(c);
     if (status != QP_OK) return status;
-    if (m->type->id < QUANT_PLAIN_COUNT) return send(c, w->data, m->parts[0], w->bytes, err);
+    if (m->type->id < QUANT_PLAIN_COUNT) return cuda_send(c, w->data, m->parts[0], w->bytes, err);
     return send_unpacked(c, w, m, err);
 }
 
@@ -143,7 +142,19 @@ qp_status cuda_weight_open(device *d, dev_weight *out, const quant_matrix *m, qp
 qp_status cuda_weight_pack(device *d, dev_weight *out, qp_error *err) {
     cuda_device *c = cuda_of(d);
     cuda_weight *w = out->packed;
-    if (d->exact || w->type == QUANT_F32 || w->is_tiled) return QP_OK;
+    if (d->exact || w->packed) return QP_OK;
+    if (out->use == DEV_USE_PRODUCT && c->kernels[KERNEL_k_matvec_mixed]) {
+        ERR_TRY(cuda_packed_make(c, &w->packed, &out->stored, err));
+        if (w->packed) {
+            cuda_lock(c);
+            cuda_give(c, w->data);
+            cuda_unlock(c);
+            w->data = NULL;
+            w->bytes = w->packed->bytes;
+            return QP_OK;
+        }
+    }
+    if (w->type == QUANT_F32 || w->is_tiled) return QP_OK;
     const int64_t elements = round_up(out->n_out, K_TILE_ROWS) * round_up(out->n_in, K_TILE_DEPTH);
     k_tile_args a = {.rows = w->data, .n_out = out->n_out, .n_in = out->n_in};
     cuda_lock(c);
@@ -163,6 +174,7 @@ void cuda_weight_close(device *d, dev_weight *out) {
     if (w) {
         cuda_lock(c);
         cuda_give(c, w->data);
+        cuda_packed_free(c, w->packed);
         cuda_unlock(c);
     }
     mem_free(w);

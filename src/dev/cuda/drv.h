@@ -34,7 +34,23 @@ enum {
     DRV_STREAM_ALONE = 1,    /* does not wait for the stream of everybody */
     DRV_EVENT_PLAIN = 2,     /* without time */
     DRV_CAPTURE_RELAXED = 2,
+
+    DRV_LAUNCH_CLUSTER = 4, /* attributes of a launch */
+    DRV_LAUNCH_EARLY = 6,   /* programmatic stream serialisation */
 };
+
+/* CUlaunchAttribute and CUlaunchConfig. */
+typedef struct drv_attribute {
+    int id, unused;
+    unsigned value[16];
+} drv_attribute;
+
+typedef struct drv_launch {
+    unsigned grid[3], block[3], shared_bytes;
+    drv_stream stream;
+    drv_attribute *attributes;
+    unsigned n_attributes;
+} drv_launch;
 
 /* X(our name, symbol, arguments) */
 #define DRV_FUNCTIONS(X)                                                                                               \
@@ -70,9 +86,7 @@ enum {
     X(module_function, cuModuleGetFunction, (drv_function * function, drv_module module, const char *name))            \
     X(function_get, cuFuncGetAttribute, (int *value, int attribute, drv_function function))                            \
     X(function_set, cuFuncSetAttribute, (drv_function function, int attribute, int value))                             \
-    X(launch, cuLaunchKernel,                                                                                          \
-      (drv_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
-       unsigned block_z, unsigned shared_bytes, drv_stream stream, void **args, void **extra))                         \
+    X(launch, cuLaunchKernelEx, (const drv_launch *how, drv_function function, void **args, void **extra))             \
     X(capture_begin, cuStreamBeginCapture_v2, (drv_stream stream, int mode))                                           \
     X(capture_end, cuStreamEndCapture, (drv_stream stream, drv_graph * graph))                                         \
     X(graph_make, cuGraphInstantiateWithFlags, (drv_graph_exec * exec, drv_graph graph, unsigned long long flags))     \

@@ -14,7 +14,7 @@
 
 static const char *const names[KERNEL_COUNT] = {
 #define X(name) #name,
-    CUDA_KERNELS(X)
+    CUDA_KERNELS(X) FAST_KERNELS
 #undef X
 };
 
@@ -122,7 +122,9 @@ void launch_push(cuda_device *c, kernel_id kernel, launch_shape shape, const voi
                               .arg_bytes = (uint32_t)arg_bytes,
                               .shared_bytes = (uint32_t)shape.shared_bytes,
                               .threads = (uint32_t)shape.threads,
-                              .grid = {blocks(shape.x), blocks(shape.y), blocks(shape.z)}};
+                              .grid = {blocks(shape.x), blocks(shape.y), blocks(shape.z)},
+                              .cluster = (uint16_t)shape.cluster,
+                              .early = shape.early && c->gpu.major >= 9};
     if (c->failure.code != QP_OK) return;
     if (q->used + sizeof head + aligned(arg_bytes) > LAUNCH_BYTES) launch_flush(c);
     memcpy(q->list + q->used, &head, sizeof head);
@@ -133,8 +135,17 @@ void launch_push(cuda_device *c, kernel_id kernel, launch_shape shape, const voi
 
 static void launch_one(cuda_device *c, const launch_head *head, void *args) {
     void *list[] = {args};
-    const drv_result result = c->drv.launch(c->kernels[head->kernel], head->grid[0], head->grid[1], head->grid[2],
-                                            head->threads, 1, 1, head->shared_bytes, c->stream, list, NULL);
+    drv_attribute attributes[2];
+    unsigned n = 0;
+    if (head->cluster) attributes[n++] = (drv_attribute){.id = DRV_LAUNCH_CLUSTER, .value = {head->cluster, 1, 1}};
+    if (head->early) attributes[n++] = (drv_attribute){.id = DRV_LAUNCH_EARLY, .value = {1}};
+    const drv_launch how = {.grid = {head->grid[0], head->grid[1], head->grid[2]},
+                            .block = {head->threads, 1, 1},
+                            .shared_bytes = head->shared_bytes,
+                            .stream = c->stream,
+                            .attributes = attributes,
+                            .n_attributes = n};
+    const drv_result result = c->drv.launch(&how, c->kernels[head->kernel], list, NULL);
     if (cuda_noted(c, result, "cuda: a kernel does not start"))
         log_line(&c->log, QP_LOG_ERROR, "cuda: kernel %s, %u x %u x %u blocks of %u", names[head->kernel],
                  head->grid[0], head->grid[1], head->grid[2], head->threads);

@@ -7,6 +7,7 @@
 #define DEV_CUDA_LAUNCH_H
 
 #include "drv.h"
+#include "fast_kargs.h"
 #include "kargs.h"
 
 #define ATTEND_KERNELS(X, n)                                                                                           \
@@ -46,11 +47,21 @@
     X(k_latent_store_f32)                                                                                              \
     ATTEND_KERNELS(X, 1) ATTEND_KERNELS(X, 4) ATTEND_KERNELS(X, 8) X(k_route) X(k_group) X(k_weigh) X(k_mix)
 
+/* Kernels that need what not every GPU has; a device may lack them. X is defined where this stands. */
+#define FAST_SAME(bits, group, scales) X(k_matvec_##bits##_##group##_##scales) X(k_unpack_##bits##_##group##_##scales)
+#define FAST_KERNELS                                                                                                   \
+    X(k_blocks)                                                                                                        \
+    X(k_gemm90)                                                                                                        \
+    X(k_decode_64)                                                                                                     \
+    X(k_decode_128)                                                                                                    \
+    X(k_decode_merge) X(k_prefill_64) X(k_prefill_128) X(k_matvec_mixed) X(k_unpack_mixed) PACKED_SAMES(FAST_SAME)
+
 typedef enum kernel_id {
 #define X(name) KERNEL_##name,
-    CUDA_KERNELS(X)
+    CUDA_KERNELS(X) FAST_KERNELS
 #undef X
-        KERNEL_COUNT
+        KERNEL_COUNT,
+    KERNEL_FIRST_FAST = KERNEL_k_blocks
 } kernel_id;
 
 const char *launch_kernel_name(kernel_id kernel);
@@ -67,7 +78,8 @@ enum {
 typedef struct launch_head {
     uint32_t kernel, arg_bytes, shared_bytes, threads;
     uint32_t grid[3];
-    uint32_t unused;
+    uint16_t cluster; /* blocks of a cluster; 0: none */
+    uint16_t early;   /* may start before the one in front has ended, for it waits itself */
 } launch_head;
 
 /* A list of launches that has been made a graph, or may become one when it comes again. */
@@ -104,6 +116,8 @@ typedef struct launch_shape {
     int64_t x, y, z; /* blocks; 0 counts as 1 */
     int threads;
     size_t shared_bytes;
+    int cluster;
+    bool early;
 } launch_shape;
 
 /* Appends a launch with the struct that the kernel takes. All of these need the device's lock. */

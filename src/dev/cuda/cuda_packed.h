@@ -1,0 +1,34 @@
+/* cuda_packed.h — matrices that stay whole numbers on the GPU: loading them, and their products.
+ *
+ * Called by cuda_weights.c and cuda_matmul.c where the GPU has the kernels (launch.h, FAST_KERNELS); see
+ * kernels/packed.h for how such a matrix lies. */
+#ifndef DEV_CUDA_CUDA_PACKED_H
+#define DEV_CUDA_CUDA_PACKED_H
+
+#include "cuda.h"
+#include "pack_cuda.h"
+
+typedef struct cuda_packed {
+    kernel_id matvec, unpack;
+    int n_units, n_tiles, sum; /* sum: inputs whose activations are summed together */
+    int zero, most_unit_bytes;
+    float unit;
+    size_t tile_bytes, bytes; /* bytes: of all tiles */
+    void *tiles;              /* device memory, as are the next */
+    int32_t *order;           /* NULL: as they come */
+    packed_unit *units;       /* NULL: all of one kind */
+    uint64_t layout;          /* hash of what order and units hold: equal ones can share a launch */
+} cuda_packed;
+
+/* Whether this matrix can be kept so; makes *out then. */
+qp_status cuda_packed_make(cuda_device *c, cuda_packed **out, const quant_matrix *m, qp_error *err);
+/* The lock is held. */
+void cuda_packed_free(cuda_device *c, cuda_packed *p);
+
+/* All parts of an op from `first` on whose weights are packed alike; marks them. The lock is held. */
+void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first);
+bool cuda_packed_alike(const cuda_packed *a, const cuda_packed *b);
+/* Room for steps of so many rows. The lock is held. */
+qp_status cuda_packed_reserve(cuda_device *c, int max_rows, int64_t max_in, qp_error *err);
+
+#endif

@@ -1,0 +1,169 @@
+/* cuda_packed_test.c — products of every quantised format kept as whole numbers on a GPU, few rows and many, against
+ * sums in double over the slow exact unpack; few rows bit for bit alone and together. Needs a GPU. */
+#include "cuda_packed.h"
+#include "quant_samples.h"
+#include "cuda_harness.h"
+#include <math.h>
+
+static json_t *goldens;
+
+static int read_goldens(void **state) {
+    return json_load_path(&goldens, QUIPU_SOURCE "/tests/golden/gguf_blocks.json", 4 << 20, NULL) != QP_OK;
+}
+static int drop_goldens(void **state) {
+    json_decref(goldens);
+    return 0;
+}
+
+static const struct format {
+    quant_id id;
+    int variant;
+} formats[] = {
+    {QUANT_EXL2, 0},  {QUANT_GPTQ, 2},     {QUANT_GPTQ, 3},    {QUANT_GPTQ, 4},   {QUANT_GPTQ, 8},  {QUANT_GPTQ, 20},
+    {QUANT_AWQ, 0},   {QUANT_AWQ_GEMV, 0}, {QUANT_Q4_0, 0},    {QUANT_Q4_1, 0},   {QUANT_Q5_0, 0},  {QUANT_Q5_1, 0},
+    {QUANT_Q8_0, 0},  {QUANT_Q2_K, 0},     {QUANT_Q3_K, 0},    {QUANT_Q4_K, 0},   {QUANT_Q5_K, 0},  {QUANT_Q6_K, 0},
+    {QUANT_IQ1_S, 0}, {QUANT_IQ1_M, 0},    {QUANT_IQ2_XXS, 0}, {QUANT_IQ2_XS, 0}, {QUANT_IQ2_S, 0}, {QUANT_IQ3_XXS, 0},
+    {QUANT_IQ3_S, 0}, {QUANT_IQ4_NL, 0},   {QUANT_IQ4_XS, 0},  {QUANT_TQ1_0, 0},  {QUANT_TQ2_0, 0},
+};
+
+static const struct size {
+    int n_out, n_in, n_rows;
+} sizes[] = {{1, 256, 1}, {17, 768, 3}, {33, 1024, 5}, {130, 512, 16}, {300, 256, 17}, {67, 1024, 300}};
+enum { MOST_IN = 1024, MOST_ROWS = 300, MOST_OUT = 300, EXACT_ROWS = 16 };
+
+typedef struct world {
+    sample s;
+    device *gpu;
+    dev_weight weight;
+    int n_rows;
+    float *x, *bias, *before, *out;    /* host */
+    float *gpu_x, *gpu_bias, *gpu_out; /* of the GPU */
+    double *expected, *bound;
+} world;
+
+static float random_x(size_t i) { return (float)((double)sample_bits(21, i) / 2147483648.0 - 1); }
+
+static void expect(world *w) {
+    const quant_matrix *m = &w->s.m;
+    float row[MOST_IN];
+    for (int64_t column = 0; column < m->n_out; column++) {
+        m->type->unpack_row(row, m, column);
+        for (int r = 0; r < w->n_rows; r++) {
+            const size_t i = (size_t)(r * m->n_out + column);
+            double sum = 0, size = 0;
+            for (int64_t k = 0; k < m->n_in; k++) {
+                sum += (double)row[k] * (double)w->x[r * m->n_in + k];
+                size += fabs((double)row[k]);
+            }
+            w->expected[i] = sum + (double)w->bias[column] + (double)w->before[i];
+            w->bound[i] = size * 0x1p-10 + 1e-5;
+        }
+    }
+}
+
+static float *take(device *gpu, size_t n) {
+    void *memory;
+    assert_int_equal(gpu->ops->take(gpu, &memory, n * sizeof(float), NULL), QP_OK);
+    return memory;
+}
+
+static float *fill(size_t n, size_t seed) {
+    float *values = mem_array(n, sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < n; i++) values[i] = random_x(i + seed);
+    return values;
+}
+
+static void build(world *w, device *gpu, const struct format *f, const struct size *size) {
+    const size_t n_out = (size_t)size->n_out * (size_t)size->n_rows, n_x = (size_t)size->n_in * (size_t)size->n_rows;
+    qp_error err;
+    sample_open(&w->s, f->id, f->variant, size->n_out, size->n_in, goldens);
+    w->gpu = gpu;
+    w->n_rows = size->n_rows;
+    w->x = fill(n_x, 0), w->bias = fill((size_t)size->n_out, 7), w->before = fill(n_out, 99), w->out = fill(n_out, 1);
+    w->expected = mem_array(n_out, sizeof *w->expected), w->bound = mem_array(n_out, sizeof *w->bound);
+    assert_true(w->expected && w->bound);
+    expect(w);
+    w->gpu_x = take(gpu, n_x), w->gpu_bias = take(gpu, (size_t)size->n_out), w->gpu_out = take(gpu, n_out);
+    gpu->ops->upload(gpu, w->gpu_x, w->x, n_x * sizeof(float));
+    gpu->ops->upload(gpu, w->gpu_bias, w->bias, (size_t)size->n_out * sizeof(float));
+    assert_int_equal(gpu->ops->weight_open(gpu, &w->weight, &w->s.m, &err), QP_OK);
+    assert_int_equal(gpu->ops->weight_pack(gpu, &w->weight, &err), QP_OK);
+    if (!((cuda_weight *)w->weight.packed)->packed) fail_msg("%s is not packed", w->s.m.type->name);
+}
+
+static void drop(world *w) {
+    w->gpu->ops->weight_close(w->gpu, &w->weight);
+    w->gpu->ops->give(w->gpu, w->gpu_x, 0);
+    w->gpu->ops->give(w->gpu, w->gpu_bias, 0);
+    w->gpu->ops->give(w->gpu, w->gpu_out, 0);
+    float *const host[] = {w->x, w->bias, w->before, w->out};
+    for (size_t i = 0; i < sizeof host / sizeof *host; i++) mem_free(host[i]);
+    mem_free(w->expected);
+    mem_free(w->bound);
+    sample_close(&w->s);
+}
+
+/* All rows, `piece` at a time, into w->out. */
+static void multiply(world *w, int piece) {
+    const size_t bytes = (size_t)w->n_rows * (size_t)w->weight.n_out * sizeof(float);
+    w->gpu->ops->upload(w->gpu, w->gpu_out, w->before, bytes);
+    for (int row = 0; row < w->n_rows; row += piece) {
+        const int n = w->n_rows - row < piece ? w->n_rows - row : piece;
+        const matmul_args a = {.x = w->gpu_x + row * w->weight.n_in,
+                               .x_stride = w->weight.n_in,
+                               .n_rows = n,
+                               .n_parts = 1,
+                               .parts = {{.w = &w->weight,
+                                          .bias = w->gpu_bias,
+                                          .out = w->gpu_out + row * w->weight.n_out,
+                                          .out_stride = w->weight.n_out,
+                                          .add = true}}};
+        w->gpu->ops->matmul(w->gpu, &a);
+    }
+    qp_error err;
+    w->gpu->ops->download(w->gpu, w->out, w->gpu_out, bytes);
+    if (w->gpu->ops->finish(w->gpu, &err)) fail_msg("%s: %s", w->s.m.type->name, err.text);
+}
+
+static void check_values(const world *w) {
+    for (size_t i = 0; i < (size_t)w->n_rows * (size_t)w->s.m.n_out; i++)
+        if (!(fabs((double)w->out[i] - w->expected[i]) <= w->bound[i]))
+            fail_msg("%s %d bits: value %zu of %lld x %d is %.9g, not %.9g +- %.3g", w->s.m.type->name, w->s.m.bits, i,
+                     (long long)w->s.m.n_out, w->n_rows, (double)w->out[i], w->expected[i], w->bound[i]);
+}
+
+static void products(device *gpu, const struct format *f) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        world w;
+        build(&w, gpu, f, &sizes[i]);
+        multiply(&w, w.n_rows);
+        check_values(&w);
+        if (w.n_rows <= EXACT_ROWS) {
+            const size_t n = (size_t)w.n_rows * (size_t)w.weight.n_out;
+            float *whole = mem_copy(w.out, n, sizeof *whole);
+            assert_non_null(whole);
+            for (int piece = 1; piece < w.n_rows; piece += 2) {
+                multiply(&w, piece);
+                assert_memory_equal(w.out, whole, n * sizeof *whole);
+            }
+            mem_free(whole);
+        }
+        drop(&w);
+    }
+}
+
+static void every_format_is_multiplied(void **state) {
+    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+    device *gpu;
+    qp_error err;
+    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
+    assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) products(gpu, &formats[f]);
+    dev_close(gpu);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_is_multiplied)};
+    return cmocka_run_group_tests(tests, read_goldens, drop_goldens);
+}

@@ -1,0 +1,69 @@
+/* fast_kargs.h — the arguments of the kernels for packed weights, many rows and decoding; C and nvcc read it alike.
+ *
+ * Like kargs.h, apart from it because these kernels need a GPU's own instructions. */
+#ifndef DEV_CUDA_FAST_KARGS_H
+#define DEV_CUDA_FAST_KARGS_H
+
+#include "kargs.h"
+#include "kernels/packed.h"
+
+/* ---- many rows: gemm90.cuh and unpack.cuh ---- */
+
+enum {
+    GEMM_CLUSTER = 2,
+    GEMM_ROWS = 128,
+    GEMM_OUTS = 256,
+    GEMM_DEPTH = 64,
+    GEMM_STAGES = 4,
+    GEMM_BLOCK = 128 * 64 * 2
+};
+enum { GEMM_STAGE = 3 * GEMM_BLOCK, GEMM_SHARED = GEMM_STAGES * GEMM_STAGE + 1024 + 128, GEMM_THREADS = 384 };
+
+typedef struct k_gemm_args {
+    const uint8_t *x, *w;   /* blocks [rows / 128][n_blocks], [outs / 128][n_blocks], there for whole tiles */
+    const float *row_scale; /* [n_rows]: multiplies the row's results */
+    const float *bias;      /* [n_out] or NULL */
+    float *out;
+    int64_t out_stride;
+    int32_t n_rows, n_out, n_blocks, add;
+} k_gemm_args;
+
+/* Tiles of packed weights as blocks [n_tiles / 8][n_blocks]. */
+typedef struct k_unpack_args {
+    packed_args weights; /* of one part */
+    uint8_t *out;
+    int32_t n_blocks, first_tile, n_tiles;
+} k_unpack_args;
+
+/* Activations as blocks. */
+typedef struct k_blocks_args {
+    const float *x;
+    int64_t x_stride;
+    const int32_t *order; /* as packed_args has it */
+    uint8_t *out;
+    float *row_scale; /* what the row must be multiplied by afterwards */
+    int32_t n_in, n_blocks;
+} k_blocks_args;
+
+/* ---- attention: attend_decode.cuh and attend_prefill.cuh ---- */
+
+enum { ATTEND_ROWS = 64, ATTEND_WARPS = 4, ATTEND_HEADS = 8, ATTEND_RING = 2, ATTEND_GROUP = 16 };
+
+typedef struct k_decode_args {
+    const float *q; /* [rows][n_heads][dim] */
+    float *out;     /* likewise */
+    const uint8_t *k, *v;
+    uint64_t page_stride;
+    const k_span *spans; /* of at most ATTEND_ROWS rows each */
+    const int32_t *pages;
+    const float *sinks; /* [n_heads] or NULL */
+    float *part;        /* [spans][n_heads][n_splits][dim] */
+    float *part_sums;   /* [spans][n_heads][n_splits][2]: maximum and sum */
+    int32_t n_heads, n_kv_heads, n_splits, window, chunk;
+    float scale, cap;
+    int32_t singles; /* spans of one row are cut at pages, others are not */
+} k_decode_args;
+
+static inline int attend_decode_shared(int dim) { return ATTEND_WARPS * ATTEND_RING * ATTEND_GROUP * dim * 4; }
+
+#endif

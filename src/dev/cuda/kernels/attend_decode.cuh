@@ -1,0 +1,213 @@
+/* attend_decode.cuh — one query row against a paged float16 cache: each page alone, then pages merged in order.
+ *
+ * Instances are spelled in attend_decode.cu. A block takes one page of one row for up to eight query heads that share a
+ * KV head; its four warps take turns at the page's groups of 16 tokens, each with a ring and an online softmax of its
+ * own. Pages, turns and the order of merging depend on the position alone, so a row's bits do not depend on its
+ * neighbours.
+ *
+ * The trick: a product has 16 rows for 8 heads, so rows 8 .. 15 hold what float16 loses of the query (and of the
+ * probabilities): nearly float32 for nothing. */
+#ifndef KERNELS_ATTEND_DECODE_CUH
+#define KERNELS_ATTEND_DECODE_CUH
+
+#include "../fast_kargs.h"
+#include "heads.cuh"
+
+/* Keys and values of one group into a slot of the ring. */
+template <int DIM>
+__device__ __forceinline__ void fetch_group(uint32_t slot, const uint8_t *k, const uint8_t *v, uint64_t policy) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < DIM / 16; i++) {
+        const int piece = i * 32 + lane;
+        copy_async16(slot + key_at(piece / 2, piece % 2), k + piece * 16, policy);
+    }
+#pragma unroll
+    for (int i = 0; i < DIM / 16; i++) {
+        const int piece = i * 32 + lane;
+        copy_async16(slot + PAGE_GROUP * DIM * 2 + value_at<DIM>(piece / (DIM / 8), piece % (DIM / 8)), v + piece * 16,
+                     policy);
+    }
+}
+
+/* What lies in slots that the query does not see may be anything, and nothing times NaN is NaN. */
+template <int DIM> __device__ __forceinline__ void clear_unseen(uint32_t slot, int first, int seen, int pos) {
+    const int lane = threadIdx.x % 32;
+    if (first >= seen && first + PAGE_GROUP - 1 <= pos) return;
+    for (int i = 0; i < PAGE_GROUP; i++)
+        if ((first + i < seen || first + i > pos) && lane < DIM / 8)
+            asm volatile(
+                "st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(slot + PAGE_GROUP * DIM * 2 + i * DIM * 2 + lane * 16),
+                "r"(0)
+                : "memory");
+    __syncwarp();
+}
+
+/* One head's running softmax in the lanes of a quad. */
+template <int DIM> struct head_state {
+    float o[DIM / 8][4]; /* [n-tile]: 0, 1 of the high part of the probabilities, 2, 3 of the rest */
+    float max, sum;      /* sum: of this lane's tokens only */
+};
+
+/* Token `first` is the group's; tokens outside [seen, pos] do not count. */
+template <int DIM>
+__device__ __forceinline__ void attend_group(head_state<DIM> &h, const uint32_t q[DIM / 16][4], uint32_t slot,
+                                             int first, int seen, int pos, float cap) {
+    const int t = threadIdx.x % 4;
+    float s[2][4] = {};
+#pragma unroll
+    for (int i = 0; i < DIM / 16; i++) {
+        uint32_t k[4];
+        load_keys(k, slot, 16 * i);
+        mma_half(s[0], q[i], k[0], k[1]);
+        mma_half(s[1], q[i], k[2], k[3]);
+    }
+    float p[4], max = h.max;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int token = first + i / 2 * 8 + 2 * t + i % 2;
+        p[i] = s[i / 2][i % 2] + s[i / 2][i % 2 + 2];
+        if (cap != 0) p[i] = cap * tanhf(p[i] / cap);
+        p[i] = token < seen || token > pos ? -INFINITY : p[i] * 1.44269504f;
+        max = fmaxf(max, p[i]);
+    }
+    max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
+    max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
+    const float base = max == -INFINITY ? 0 : max, fade = exp2_fast(h.max - base);
+    h.max = max, h.sum *= fade;
+#pragma unroll
+    for (int i = 0; i < 4; i++) p[i] = exp2_fast(p[i] - base), h.sum += p[i];
+    uint32_t a[4];
+    a[0] = pack_half(p[0], p[1]), a[1] = pack_rest(p[0], p[1], a[0]);
+    a[2] = pack_half(p[2], p[3]), a[3] = pack_rest(p[2], p[3], a[2]);
+#pragma unroll
+    for (int i = 0; i < DIM / 8; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) h.o[i][j] *= fade;
+#pragma unroll
+    for (int i = 0; i < DIM / 16; i++) {
+        uint32_t v[4];
+        load_values<DIM>(v, slot + PAGE_GROUP * DIM * 2, 16 * i);
+        mma_half(h.o[2 * i], a, v[0], v[1]);
+        mma_half(h.o[2 * i + 1], a, v[2], v[3]);
+    }
+}
+
+/* The queries' fragments: heads g as rows g, their rests as rows g + 8. */
+template <int DIM>
+__device__ __forceinline__ void read_queries(uint32_t q[DIM / 16][4], const float *from, bool there, float scale) {
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < DIM / 16; i++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float2 v = make_float2(0, 0);
+            if (there) v = __ldcg((const float2 *)(from + 16 * i + 8 * h + 2 * t));
+            q[i][2 * h] = pack_half(v.x * scale, v.y * scale);
+            q[i][2 * h + 1] = pack_rest(v.x * scale, v.y * scale, q[i][2 * h]);
+        }
+}
+
+/* Warps meet in shared memory, in their order: [warp][head][dim], then maxima and sums. */
+template <int DIM>
+__device__ __forceinline__ void merge_warps(const k_decode_args &a, const head_state<DIM> &h, float *shared, int head,
+                                            int n_heads) {
+    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    float *mine = shared + (warp * ATTEND_HEADS + g) * DIM, *sums = shared + ATTEND_WARPS * ATTEND_HEADS * DIM;
+    float sum = h.sum;
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+#pragma unroll
+    for (int i = 0; i < DIM / 8; i++)
+        *(float2 *)(mine + 8 * i + 2 * t) = make_float2(h.o[i][0] + h.o[i][2], h.o[i][1] + h.o[i][3]);
+    if (t == 0) sums[2 * (warp * ATTEND_HEADS + g)] = h.max, sums[2 * (warp * ATTEND_HEADS + g) + 1] = sum;
+    __syncthreads();
+    for (int i = threadIdx.x; i < n_heads * DIM; i += blockDim.x) {
+        const int n = i / DIM, d = i % DIM;
+        float max = -INFINITY, total = 0, o = 0;
+        for (int w = 0; w < ATTEND_WARPS; w++) max = fmaxf(max, sums[2 * (w * ATTEND_HEADS + n)]);
+        for (int w = 0; w < ATTEND_WARPS; w++) {
+            const float k = exp2_fast(sums[2 * (w * ATTEND_HEADS + n)] - max);
+            total = fmaf(k, sums[2 * (w * ATTEND_HEADS + n) + 1], total);
+            o = fmaf(k, shared[(w * ATTEND_HEADS + n) * DIM + d], o);
+        }
+        const size_t at = ((size_t)blockIdx.z * a.n_heads + head + n) * a.n_splits + blockIdx.x;
+        a.part[at * DIM + d] = o;
+        if (d == 0) a.part_sums[2 * at] = max, a.part_sums[2 * at + 1] = total;
+    }
+}
+
+/* Grid: pages, KV heads x blocks of eight query heads, spans of one row. */
+template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_args &a) {
+    extern __shared__ __align__(128) uint8_t shared[];
+    constexpr int SLOT = PAGE_GROUP * DIM * 4;
+    const int shares = a.n_heads / a.n_kv_heads, blocks = (shares + ATTEND_HEADS - 1) / ATTEND_HEADS;
+    const int kv_head = blockIdx.y / blocks, block = blockIdx.y % blocks;
+    const int head = kv_head * shares + block * ATTEND_HEADS,
+              n_heads = min(ATTEND_HEADS, shares - block * ATTEND_HEADS);
+    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+    let_next_start();
+    wait_for_previous();
+    const k_span span = a.spans[blockIdx.z];
+    if (span.n_rows != 1) return;
+    const int row = span.row, pos = span.position, seen = first_seen(pos, a.window, a.chunk);
+    const int page = seen / PAGE_TOKENS + blockIdx.x;
+    if (page > pos / PAGE_TOKENS) return;
+    const int first = max(seen - page * PAGE_TOKENS, 0) / PAGE_GROUP;
+    const int end = min(pos - page * PAGE_TOKENS, PAGE_TOKENS - 1) / PAGE_GROUP + 1;
+    const size_t at = (size_t)a.pages[span.pages + page] * a.page_stride + (size_t)kv_head * PAGE_TOKENS * DIM * 2;
+    const uint32_t ring = shared_address(shared) + warp * ATTEND_RING * SLOT;
+    const uint64_t policy = evict_first();
+    auto fetch = [&](int group, int slot) {
+        const size_t of = at + (size_t)group * PAGE_GROUP * DIM * 2;
+        if (group < end) fetch_group<DIM>(ring + slot * SLOT, a.k + of, a.v + of, policy);
+        commit_copies();
+    };
+    const int mine = first / ATTEND_WARPS * ATTEND_WARPS + warp; /* turns do not depend on what is seen */
+    const int begin = mine < first ? mine + ATTEND_WARPS : mine;
+    fetch(begin, 0);
+    fetch(begin + ATTEND_WARPS, 1);
+    uint32_t q[DIM / 16][4];
+    read_queries<DIM>(q, a.q + ((size_t)row * a.n_heads + head + g) * DIM, g < n_heads, a.scale);
+    head_state<DIM> h;
+#pragma unroll
+    for (int i = 0; i < DIM / 8; i++) h.o[i][0] = h.o[i][1] = h.o[i][2] = h.o[i][3] = 0;
+    h.max = -INFINITY, h.sum = 0;
+    for (int group = begin, slot = 0; group < end; group += ATTEND_WARPS, slot ^= 1) {
+        wait_copies<1>();
+        __syncwarp();
+        clear_unseen<DIM>(ring + slot * SLOT, page * PAGE_TOKENS + group * PAGE_GROUP, seen, pos);
+        attend_group<DIM>(h, q, ring + slot * SLOT, page * PAGE_TOKENS + group * PAGE_GROUP, seen, pos, a.cap);
+        __syncwarp();
+        fetch(group + 2 * ATTEND_WARPS, slot);
+    }
+    wait_copies<0>();
+    __syncthreads();
+    merge_warps<DIM>(a, h, (float *)shared, head, n_heads);
+}
+
+/* Pages in ascending order. One block per head and span; DIM threads. */
+__device__ __forceinline__ void attend_merge(const k_decode_args &a) {
+    const int head = blockIdx.x, dim = blockDim.x, d = threadIdx.x;
+    let_next_start();
+    wait_for_previous();
+    const k_span span = a.spans[blockIdx.y];
+    if (span.n_rows != 1) return;
+    const int seen = first_seen(span.position, a.window, a.chunk);
+    const int n = span.position / PAGE_TOKENS - seen / PAGE_TOKENS + 1;
+    const size_t at = ((size_t)blockIdx.y * a.n_heads + head) * a.n_splits;
+    const float sink = a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
+    float max = sink, sum = 0, o = 0;
+    for (int i = 0; i < n; i++) max = fmaxf(max, __ldcg(a.part_sums + 2 * (at + i)));
+#pragma unroll 4
+    for (int i = 0; i < n; i++) {
+        const float2 s = __ldcg((const float2 *)a.part_sums + at + i);
+        const float k = exp2_fast(s.x - max);
+        sum = fmaf(k, s.y, sum);
+        o = fmaf(k, __ldcg(a.part + (at + i) * dim + d), o);
+    }
+    if (a.sinks) sum += exp2_fast(sink - max);
+    a.out[((size_t)span.row * a.n_heads + head) * dim + d] = o / sum;
+}
+
+#endif

@@ -1,0 +1,205 @@
+/* matvec.cuh — few rows times packed weights: a decode step's products, bound by the memory's bandwidth.
+ *
+ * Instances are spelled in matvec.cu. One block of 8 or 16 warps per multiprocessor goes through its share of the tiles
+ * of 16 weight rows. Warps own slices of the inputs: each streams its units through a ring of its own in shared memory,
+ * lanes reading what they copied themselves, so that no barrier stands between memory and arithmetic. Partial sums of a
+ * batch of tiles meet in shared memory in a fixed order.
+ *
+ * The ring is filled before the kernel waits for the one before it, and small enough that two kernels' blocks fit one
+ * multiprocessor: the memory works while activations change hands. */
+#ifndef KERNELS_MATVEC_CUH
+#define KERNELS_MATVEC_CUH
+
+#include "unit_dot.cuh"
+
+/* ---- activations ---- */
+
+__device__ __forceinline__ void read_inputs(float v[8], const packed_args &a, int row, int k) {
+    const float *x = a.x + row * a.x_stride;
+    if (!a.order && k + 8 <= a.n_in && !(a.x_stride & 3)) {
+        const float4 lo = __ldcg((const float4 *)(x + k)), hi = __ldcg((const float4 *)(x + k + 4));
+        v[0] = lo.x, v[1] = lo.y, v[2] = lo.z, v[3] = lo.w, v[4] = hi.x, v[5] = hi.y, v[6] = hi.z, v[7] = hi.w;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int from = a.order ? __ldg(a.order + k + i) : k + i < a.n_in ? k + i : -1;
+        v[i] = from < 0 ? 0 : __ldcg(x + from);
+    }
+}
+
+/* Eight inputs of a thread; the 16 threads of a group of 128 come together. */
+template <int GROUP>
+__device__ __forceinline__ void store_digits(const float v[8], int k, uint32_t digits, uint32_t low, float *scales,
+                                             int *sums) {
+    float m = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) m = max_nan(m, fabsf(v[i]));
+#pragma unroll
+    for (int o = 8; o; o >>= 1) m = max_nan(m, __shfl_xor_sync(~0u, m, o));
+    const float inverse = m > 0 ? __fdividef(16256.0f, m) : 0;
+    uint32_t hi[2] = {0, 0}, lo[2] = {0, 0};
+    int sum[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int whole = __float2int_rn(v[i] * inverse), h = (whole + 64) >> 7, l = whole - (h << 7);
+        sum[0] += whole;
+        hi[i >> 2] |= (uint32_t)(h & 255) << (8 * (i & 3));
+        lo[i >> 2] |= (uint32_t)(l & 255) << (8 * (i & 3));
+    }
+    const int in_step = k % 32, at = k / 64 * 64 + k % 64 / 32 * 8 + in_step / 16 * 4 + in_step % 16 / 4 * 16;
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(digits + at), "r"(hi[0]) : "memory");
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(digits + at + 16), "r"(hi[1]) : "memory");
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(digits + low + at), "r"(lo[0]) : "memory");
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(digits + low + at + 16), "r"(lo[1]) : "memory");
+#pragma unroll
+    for (int o = 1; o < GROUP / 8; o <<= 1) sum[0] += __shfl_xor_sync(~0u, sum[0], o);
+    if (k % GROUP == 0) sums[k / GROUP] = sum[0];
+    if (k % PACKED_X_GROUP == 0) scales[k / PACKED_X_GROUP] = m * (1.0f / 16256.0f);
+}
+
+template <int GROUP>
+__device__ __forceinline__ void stage_inputs(const packed_args &a, uint32_t digits, float *scales, int *sums) {
+    const int width = a.n_units * PACKED_UNIT, column = width + 64, per_row = width / 8;
+    for (int i = threadIdx.x; i < a.n_rows * per_row; i += blockDim.x) {
+        const int row = i / per_row, k = (i - row * per_row) * 8;
+        float v[8];
+        read_inputs(v, a, row, k);
+        store_digits<GROUP>(v, k, digits + 2 * row * column, column, scales + row * a.n_units * 2,
+                            sums + row * (width / GROUP));
+    }
+}
+
+/* ---- weights ---- */
+
+/* What a warp streams: the units of its slice of tile after tile. */
+template <class UNITS> struct unit_stream {
+    UNITS units;
+    const uint8_t *from;
+    uint64_t policy;
+    uint32_t ring, slot; /* slot: to be filled next */
+    int tile, end_tile, step, unit, end_unit, depth;
+
+    __device__ __forceinline__ void begin_tile(const packed_args &a, int warp) {
+        if (tile >= end_tile) return;
+        int p = 0, t = tile;
+        while (t >= a.parts[p].n_tiles) t -= a.parts[p++].n_tiles;
+        const int slice = (warp + 3 * tile) % PACKED_SLICES;
+        unit = packed_slice(slice, a.n_units), end_unit = packed_slice(slice + 1, a.n_units);
+        from = a.parts[p].tiles + t * units.tile_bytes() + units.offset(unit) + threadIdx.x % 32 * 16;
+    }
+    __device__ __forceinline__ void next(const packed_args &a, int warp) {
+        while (tile < end_tile && unit == end_unit) { /* a slice may be empty */
+            tile += step;
+            begin_tile(a, warp);
+        }
+        if (tile < end_tile) {
+            const uint32_t to = ring + slot * units.slot_bytes() + threadIdx.x % 32 * 16;
+            const int bytes = units.bytes(unit), whole = bytes / 512 * 512;
+#pragma unroll
+            for (int i = 0; i < whole; i += 512) copy_async16(to + i, from + i, policy);
+            if ((int)threadIdx.x % 32 * 16 < bytes - whole) copy_async16(to + whole, from + whole, policy);
+            from += bytes;
+            unit++;
+        }
+        commit_copies();
+        slot = (int)slot + 1 == depth ? 0 : slot + 1;
+    }
+    /* Until the oldest unit on its way is here. */
+    __device__ __forceinline__ void wait() const {
+        if (depth == 4)
+            wait_copies<2>();
+        else if (depth == 3)
+            wait_copies<1>();
+        else
+            wait_copies<0>();
+    }
+};
+
+/* ---- results ---- */
+
+/* Slices meet in ascending order; `count` tiles from `tile` on lie in `part`. */
+__device__ __forceinline__ void store_tiles(const packed_args &a, const float *part, int tile, int count,
+                                            int first_row) {
+    for (int i = threadIdx.x; i < count * a.n_rows * PACKED_ROWS; i += blockDim.x) {
+        const int r = i % PACKED_ROWS, row = i / PACKED_ROWS % a.n_rows, n = i / PACKED_ROWS / a.n_rows;
+        const float *from = part + (n * PACKED_SLICES * a.n_rows + row) * MATVEC_PART + r;
+        float sum = 0;
+#pragma unroll
+        for (int s = 0; s < PACKED_SLICES; s++) sum += from[s * a.n_rows * MATVEC_PART];
+        int p = 0, t = tile + n;
+        while (t >= a.parts[p].n_tiles) t -= a.parts[p++].n_tiles;
+        const packed_part &to = a.parts[p];
+        const int out = t * PACKED_ROWS + r;
+        if (out >= to.n_out) continue;
+        float *at = to.out + (first_row + row) * to.out_stride + out;
+        sum *= a.unit;
+        if (to.bias) sum += __ldg(to.bias + out);
+        *at = to.add ? __ldcg(at) + sum : sum;
+    }
+}
+
+template <class UNITS, int NT> __device__ __forceinline__ void matvec(packed_args a) {
+    extern __shared__ __align__(128) uint8_t shared[];
+    constexpr int GROUP = UNITS::SUM;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int groups = blockDim.x / (32 * PACKED_SLICES), group = warp / PACKED_SLICES,
+              in_batch = MATVEC_BATCH * groups;
+    const int width = a.n_units * PACKED_UNIT, row = blockIdx.y * a.rows_each;
+    a.n_rows = min(a.rows_each, a.n_rows - row);
+    a.x += row * a.x_stride;
+    float *scales = (float *)(shared + matvec_x_bytes(a.rows_each, a.n_units));
+    int *sums = (int *)(scales + a.n_rows * a.n_units * 2);
+    float *part = (float *)((uint8_t *)scales + matvec_scale_bytes(a.rows_each, a.n_units, GROUP));
+    const int first = (int)((int64_t)blockIdx.x * a.n_tiles / gridDim.x);
+    const int end = (int)((int64_t)(blockIdx.x + 1) * a.n_tiles / gridDim.x);
+
+    const UNITS units(a);
+    unit_stream<UNITS> stream{units};
+    stream.ring = shared_address(part) + matvec_part_bytes(a.rows_each, groups) + warp * a.depth * units.slot_bytes();
+    stream.slot = 0, stream.tile = first + group, stream.end_tile = end, stream.step = groups;
+    stream.unit = stream.end_unit = 0, stream.depth = a.depth;
+    stream.policy = evict_first();
+    stream.begin_tile(a, warp);
+    let_next_start();
+    for (int i = 0; i < a.depth - 1; i++) stream.next(a, warp);
+
+    wait_for_previous();
+    stage_inputs<GROUP>(a, shared_address(shared), scales, sums);
+    x_view x[NT];
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+        const int column_row = min(n * 4 + g / 2, a.n_rows - 1), lane_row = min(n * 4 + t, a.n_rows - 1);
+        x[n].digits = shared_address(shared) + (2 * column_row + g % 2) * (width + 64) + t * 16;
+        x[n].scales = scales + lane_row * a.n_units * 2;
+        x[n].sums = sums + lane_row * (width / GROUP);
+    }
+    __syncthreads();
+
+    uint32_t slot = 0;
+    for (int batch = first; batch < end; batch += in_batch) {
+        const int count = min(end - batch, in_batch);
+        for (int i = group; i < count; i += groups) {
+            const int slice = (warp + 3 * (batch + i)) % PACKED_SLICES;
+            float y[NT][2] = {};
+            for (int u = packed_slice(slice, a.n_units); u < packed_slice(slice + 1, a.n_units); u++) {
+                stream.wait();
+                __syncwarp(); /* scales were copied by other lanes; and all have read the slot that is filled now */
+                stream.next(a, warp);
+                units.template dot<NT>(y, stream.ring + slot * units.slot_bytes(), x, u);
+                slot = (int)slot + 1 == a.depth ? 0 : slot + 1;
+            }
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+                if (n * 4 + t < a.n_rows) {
+                    float *to = part + ((i * PACKED_SLICES + slice) * a.n_rows + n * 4 + t) * MATVEC_PART + g;
+                    to[0] = y[n][0], to[8] = y[n][1];
+                }
+        }
+        __syncthreads();
+        store_tiles(a, part, batch, count, row);
+        if (batch + in_batch < end) __syncthreads();
+    }
+}
+
+#endif

@@ -1,0 +1,223 @@
+/* pack_cuda.c — a matrix' codes and scales into the order that kernels/packed.h tells.
+ *
+ * Called by cuda_weights.c. A tile is packed from its first input to its last, 64 inputs after the other; scales that
+ * many inputs share are repeated for each of the kernels' groups, which are at most 128 inputs. A run that does not
+ * fill its last unit is padded with scales of zero, and the order of the inputs says that nothing is there. */
+#include "pack_cuda.h"
+#include "base/mem.h"
+#include <string.h>
+
+enum { ROWS = PACKED_ROWS, HALF = QUANT_TILE_DEPTH };
+
+_Static_assert((int)PACKED_ROWS == (int)QUANT_TILE_ROWS, "a tile is a tile");
+
+/* ---- the plan ---- */
+
+/* The kernels' group that divides a format's; 0: none. */
+static int kernel_group(int group) {
+    static const int groups[] = {128, 64, 32};
+    if (group == 16) return 16;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (group % groups[i] == 0) return groups[i];
+    return 0;
+}
+
+static bool plan_run(cuda_run *r, const quant_matrix *m, int64_t k) {
+    static const int scales[] = {[QUANT_SCALES_PLAIN] = PACKED_PLAIN,
+                                 [QUANT_SCALES_ZERO] = PACKED_ZERO,
+                                 [QUANT_SCALES_MIN] = PACKED_MIN,
+                                 [QUANT_SCALES_SUPER] = PACKED_SUPER,
+                                 [QUANT_SCALES_SUPER_MIN] = PACKED_SUPER_MIN,
+                                 [QUANT_SCALES_POWER] = -1};
+    if (!m->type->run(&r->is, m, k)) return false;
+    r->bits = r->is.table ? 8 : r->is.bits;
+    r->group = kernel_group(r->is.group);
+    r->scales = scales[r->is.scales];
+    const int64_t units = (r->is.end - r->is.begin + PACKED_UNIT - 1) / PACKED_UNIT;
+    if (!r->group || r->scales < 0 || r->is.end > INT32_MAX || (r->is.end - r->is.begin) % HALF) return false;
+    r->n_units = (int)units;
+    r->unit_bytes = packed_unit_bytes(r->bits, r->scales, r->group);
+    return true;
+}
+
+static qp_status plan_order(cuda_plan *p, const quant_matrix *m, qp_error *err) {
+    const size_t n = (size_t)p->n_units * PACKED_UNIT;
+    if (!m->order && p->n_runs == 1) return QP_OK;
+    p->order = mem_array(n, sizeof *p->order);
+    if (!p->order) return err_no_memory(err, n * sizeof *p->order, "the order of a weight's inputs");
+    for (size_t i = 0; i < n; i++) p->order[i] = -1;
+    for (int i = 0; i < p->n_runs; i++) {
+        const cuda_run *r = &p->runs[i];
+        int32_t *to = p->order + (size_t)r->first_unit * PACKED_UNIT;
+        for (int64_t k = r->is.begin; k < r->is.end; k++) *to++ = m->order ? m->order[k] : (int32_t)k;
+    }
+    return QP_OK;
+}
+
+qp_status pack_cuda_plan(cuda_plan *out, bool *possible, const quant_matrix *m, qp_error *err) {
+    *out = (cuda_plan){.n_tiles = (int)((m->n_out + ROWS - 1) / ROWS)};
+    *possible = false;
+    if (!m->type->run || m->n_out > INT32_MAX) return QP_OK;
+    for (int64_t k = 0; k < m->n_in; out->n_runs++) {
+        cuda_run *r = &out->runs[out->n_runs];
+        if (out->n_runs == PACK_MOST_RUNS || !plan_run(r, m, k)) return QP_OK;
+        r->first_unit = out->n_units;
+        r->offset = out->tile_bytes;
+        out->n_units += r->n_units;
+        out->tile_bytes += (size_t)r->n_units * (size_t)r->unit_bytes;
+        k = r->is.end;
+    }
+    *possible = true;
+    return plan_order(out, m, err);
+}
+
+void pack_cuda_free(cuda_plan *p) {
+    mem_free(p->order);
+    p->order = NULL;
+}
+
+/* ---- codes ---- */
+
+/* Words of a lane out of its codes of both halves, one code to a byte: what Code<bits>::unpack of digits.cuh undoes. */
+static void pack_words(uint32_t *w, const uint32_t a[4], const uint32_t b[4], int bits) {
+    const uint32_t one = 0x01010101, three = 0x03030303, four = 0x04040404;
+    switch (bits) {
+    case 2:
+        for (int i = 0; i < 2; i++) w[i] = a[i] | b[i] << 2 | a[i + 2] << 4 | b[i + 2] << 6;
+        return;
+    case 3:
+        for (int i = 0; i < 3; i++) w[i] = a[i] | b[i] << 3;
+        w[0] |= (a[3] & three) << 6;
+        w[1] |= (b[3] & three) << 6;
+        w[2] |= (a[3] & four) << 4 | (b[3] & four) << 5;
+        return;
+    case 4:
+        for (int i = 0; i < 4; i++) w[i] = a[i] | b[i] << 4;
+        return;
+    case 5:
+        for (int i = 0; i < 3; i++) w[i] = a[i] | (b[i] >> 2 & 7 * one) << 5;
+        w[3] = a[3] | (b[0] & three) << 5 | (b[1] >> 1 & one) << 7;
+        w[4] = (b[1] & one) | (b[2] & three) << 1 | b[3] << 3;
+        return;
+    case 6:
+        w[0] = a[0] | (b[0] >> 4 & three) << 6;
+        w[1] = a[1] | (b[0] >> 2 & three) << 6;
+        w[2] = a[2] | (b[1] >> 4 & three) << 6;
+        w[3] = a[3] | (b[1] >> 2 & three) << 6;
+        w[4] = (b[0] & three) | b[2] << 2;
+        w[5] = (b[1] & three) | b[3] << 2;
+        return;
+    default:
+        for (int i = 0; i < 4; i++) w[i] = a[i], w[i + 4] = b[i];
+    }
+}
+
+static uint32_t codes_at(const quant_tile *t, int row, int k) {
+    uint32_t four;
+    memcpy(&four, &t->code[row][k], 4);
+    return four;
+}
+
+/* Block b of a unit, whose two halves are t[0] and t[1]. */
+static void put_block(uint8_t *unit, const quant_tile t[2], int b, int bits) {
+    for (int lane = 0; lane < 32; lane++) {
+        uint32_t low[4], high[4], w[8];
+        for (int i = 0; i < 4; i++) {
+            const int row = lane / 4 + 8 * (i & 1), k = lane % 4 * 4 + 16 * (i >> 1);
+            low[i] = codes_at(&t[0], row, k), high[i] = codes_at(&t[1], row, k);
+        }
+        pack_words(w, low, high, bits);
+        for (int i = 0; i < bits; i++) {
+            const int word = b * bits + i;
+            memcpy(unit + word / 4 * 512 + lane * 16 + word % 4 * 4, &w[i], 4);
+        }
+    }
+}
+
+static void look_up(quant_tile *t, const uint8_t *table) {
+    for (int row = 0; row < ROWS; row++)
+        for (int k = 0; k < HALF; k++) t->code[row][k] = table[t->code[row][k]];
+}
+
+/* ---- scales ---- */
+
+/* What a group has: of the 16 rows. */
+typedef struct scales_now {
+    uint16_t d[ROWS], dmin[ROWS];
+    int8_t scale[ROWS];
+    uint8_t min[ROWS];
+} scales_now;
+
+static void take_scales(scales_now *now, const quant_tile *t, int half) {
+    memcpy(now->d, t->d[half], sizeof now->d);
+    memcpy(now->dmin, t->dmin[half], sizeof now->dmin);
+    memcpy(now->scale, t->scale[half], sizeof now->scale);
+    memcpy(now->min, t->min[half], sizeof now->min);
+}
+
+static void put16(uint8_t *to, const uint16_t *of_rows) {
+    for (int g = 0; g < 8; g++) memcpy(to + 4 * g, &of_rows[g], 2), memcpy(to + 4 * g + 2, &of_rows[g + 8], 2);
+}
+
+static void put8(uint8_t *to, const void *of_rows) {
+    const uint8_t *from = of_rows;
+    for (int g = 0; g < 8; g++) to[2 * g] = from[g], to[2 * g + 1] = from[g + 8];
+}
+
+/* Group j of a unit. */
+static void put_scales(uint8_t *to, const cuda_run *r, const scales_now *now, int j) {
+    const int n = PACKED_UNIT / r->group;
+    if (r->scales <= PACKED_MIN) {
+        put16(to + 32 * j, now->d);
+        if (r->scales == PACKED_ZERO) put8(to + 32 * n + 16 * j, now->min);
+        if (r->scales == PACKED_MIN) put16(to + 32 * n + 32 * j, now->dmin);
+        return;
+    }
+    uint8_t *scale = to + (r->scales == PACKED_SUPER ? 32 : 64);
+    put8(scale + 16 * j, now->scale);
+    if (r->scales == PACKED_SUPER_MIN) put8(scale + 16 * n + 16 * j, now->min);
+}
+
+/* ---- units ---- */
+
+/* The 256 inputs of d and dmin begin where their first group does. */
+static void put_super(uint8_t *to, const cuda_run *r, const quant_tile *t) {
+    if (r->scales < PACKED_SUPER) return;
+    put16(to, t->d[0]);
+    if (r->scales == PACKED_SUPER_MIN) put16(to + 32, t->dmin[0]);
+}
+
+/* `now` is carried from unit to unit: groups may be longer than these. */
+static void put_unit(uint8_t *to, const cuda_run *r, const quant_matrix *m, int64_t row, int64_t k, scales_now *now) {
+    uint8_t *scales = to + r->bits * 512;
+    for (int b = 0; b < PACKED_UNIT / PACKED_BLOCK; b++) {
+        quant_tile t[2] = {0};
+        for (int h = 0; h < 2; h++) {
+            const int64_t at = k + b * PACKED_BLOCK + h * HALF;
+            const int in_unit = b * PACKED_BLOCK + h * HALF, in_group = (int)((at - r->is.begin) % r->is.group);
+            if (at >= r->is.end) continue;
+            m->type->tile(&t[h], m, &r->is, row, at);
+            if (!in_unit) put_super(scales, r, &t[0]);
+            if (!in_group || r->is.group < HALF) take_scales(now, &t[h], 0);
+            if (in_unit % r->group == 0) put_scales(scales, r, now, in_unit / r->group);
+            if (r->group < HALF) {
+                take_scales(now, &t[h], 1);
+                put_scales(scales, r, now, in_unit / r->group + 1);
+            }
+            if (r->is.table) look_up(&t[h], r->is.table);
+        }
+        put_block(to, t, b, r->bits);
+    }
+}
+
+void pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matrix *m, int first, int n) {
+    memset(to, 0, (size_t)n * p->tile_bytes);
+    for (int tile = first; tile < first + n; tile++)
+        for (int i = 0; i < p->n_runs; i++) {
+            const cuda_run *r = &p->runs[i];
+            scales_now now;
+            memset(&now, 0, sizeof now);
+            for (int u = 0; u < r->n_units; u++, to += r->unit_bytes)
+                put_unit(to, r, m, (int64_t)tile * ROWS, r->is.begin + (int64_t)u * PACKED_UNIT, &now);
+        }
+}

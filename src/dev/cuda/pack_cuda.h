@@ -1,0 +1,35 @@
+/* pack_cuda.h — re-laying a quantised matrix for the GPU's kernels for whole numbers (kernels/packed.h).
+ *
+ * Called by cuda_weights.c on threads of the host, a range of tiles at a time into pinned memory, so that a model is
+ * never held twice. Formats whose values come out of a table become codes of 8 bits; a format that cannot be told in
+ * whole numbers and a scale has no plan. */
+#ifndef DEV_CUDA_PACK_CUDA_H
+#define DEV_CUDA_PACK_CUDA_H
+
+#include "dev/cuda/kernels/packed.h"
+#include "quant/quant.h"
+
+enum { PACK_MOST_RUNS = 64 };
+
+typedef struct cuda_run {
+    quant_run is;
+    int bits, group, scales; /* as the kernels know them */
+    int first_unit, n_units;
+    int unit_bytes;
+    size_t offset; /* in a tile */
+} cuda_run;
+
+typedef struct cuda_plan {
+    int n_runs, n_units, n_tiles;
+    size_t tile_bytes;
+    int32_t *order; /* [n_units * PACKED_UNIT]: which input a packed one is, -1 none; NULL: the matrix' own order */
+    cuda_run runs[PACK_MOST_RUNS];
+} cuda_plan;
+
+/* Whether there is one. The matrix must outlive it. On QP_OK with *possible it is freed by pack_cuda_free. */
+qp_status pack_cuda_plan(cuda_plan *out, bool *possible, const quant_matrix *m, qp_error *err);
+void pack_cuda_free(cuda_plan *p);
+/* Tiles [first, first + n) into n * tile_bytes at `to`. */
+void pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matrix *m, int first, int n);
+
+#endif

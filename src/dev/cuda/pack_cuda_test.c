@@ -1,0 +1,202 @@
+/* pack_cuda_test.c — every quantised format re-laid for the GPU and read back as kernels/digits.cuh does, against the
+ * slow exact unpack. */
+#include "pack_cuda.h"
+#include "quant_samples.h"
+#include <math.h>
+
+static json_t *goldens;
+
+static int read_goldens(void **state) {
+    return json_load_path(&goldens, QUIPU_SOURCE "/tests/golden/gguf_blocks.json", 4 << 20, NULL) != QP_OK;
+}
+static int drop_goldens(void **state) {
+    json_decref(goldens);
+    return 0;
+}
+
+/* ---- reading back ---- */
+
+/* A register is the OR of pieces of words: moved right by `shift`, then masked byte by byte. */
+typedef struct piece {
+    int word, shift;
+    uint8_t mask;
+} piece;
+
+typedef struct width {
+    int bits, factor; /* factor: of the second half's codes */
+    piece of[2][4][3];
+} width;
+
+static const width widths[] = {
+    {2,
+     4,
+     {{{{0, 0, 3}}, {{1, 0, 3}}, {{0, 4, 3}}, {{1, 4, 3}}}, {{{0, 0, 12}}, {{1, 0, 12}}, {{0, 4, 12}}, {{1, 4, 12}}}}},
+    {3,
+     8,
+     {{{{0, 0, 7}}, {{1, 0, 7}}, {{2, 0, 7}}, {{0, 6, 3}, {2, 4, 4}}},
+      {{{0, 0, 56}}, {{1, 0, 56}}, {{2, 0, 56}}, {{1, 3, 24}, {2, 2, 32}}}}},
+    {4,
+     16,
+     {{{{0, 0, 15}}, {{1, 0, 15}}, {{2, 0, 15}}, {{3, 0, 15}}},
+      {{{0, 0, 240}}, {{1, 0, 240}}, {{2, 0, 240}}, {{3, 0, 240}}}}},
+    {5,
+     8,
+     {{{{0, 0, 31}}, {{1, 0, 31}}, {{2, 0, 31}}, {{3, 0, 31}}},
+      {{{0, 0, 224}, {3, 2, 24}}, {{1, 0, 224}, {3, 3, 16}, {4, -3, 8}}, {{2, 0, 224}, {4, -2, 24}}, {{4, 0, 248}}}}},
+    {6,
+     4,
+     {{{{0, 0, 63}}, {{1, 0, 63}}, {{2, 0, 63}}, {{3, 0, 63}}},
+      {{{0, 0, 192}, {1, 2, 48}, {4, -2, 12}}, {{2, 0, 192}, {3, 2, 48}, {5, -2, 12}}, {{4, 0, 252}}, {{5, 0, 252}}}}},
+    {8,
+     1,
+     {{{{0, 0, 255}}, {{1, 0, 255}}, {{2, 0, 255}}, {{3, 0, 255}}},
+      {{{4, 0, 255}}, {{5, 0, 255}}, {{6, 0, 255}}, {{7, 0, 255}}}}},
+};
+
+static const width *width_of(int bits) {
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        if (widths[i].bits == bits) return &widths[i];
+    fail_msg("no kernel for %d bits", bits);
+    return NULL;
+}
+
+static int code_at(const uint8_t *unit, int bits, int row, int k) {
+    const width *w = width_of(bits);
+    const int b = k / 64, half = k % 64 / 32, lane = row % 8 * 4 + k % 16 / 4;
+    const piece *pieces = w->of[half][row / 8 + k % 32 / 16 * 2];
+    uint32_t value = 0;
+    for (int i = 0; i < 3; i++) {
+        const int at = b * bits + pieces[i].word;
+        uint32_t word;
+        memcpy(&word, unit + at / 4 * 512 + lane * 16 + at % 4 * 4, 4);
+        word = pieces[i].shift < 0 ? word << -pieces[i].shift : word >> pieces[i].shift;
+        value |= word & 0x01010101u * pieces[i].mask;
+    }
+    return (int)(value >> 8 * (k % 4) & 255) / (half ? w->factor : 1);
+}
+
+static double half_at(const uint8_t *p) {
+    uint16_t half;
+    memcpy(&half, p, 2);
+    return (double)quant_f16_to_f32(half);
+}
+
+static double weight_at(const cuda_run *r, const uint8_t *unit, int row, int k) {
+    const uint8_t *scales = unit + r->bits * 512;
+    const int n = PACKED_UNIT / r->group, j = k / r->group, pair = 2 * (row % 8) + row / 8;
+    const double code = code_at(unit, r->bits, row, k), d = half_at(scales + 32 * j + 2 * pair);
+    const double super = half_at(scales + 2 * pair);
+    switch (r->scales) {
+    case PACKED_PLAIN:
+        return d * (code - r->is.zero);
+    case PACKED_ZERO:
+        return d * (code - scales[32 * n + 16 * j + pair]);
+    case PACKED_MIN:
+        return d * code - half_at(scales + 32 * n + 32 * j + 2 * pair);
+    case PACKED_SUPER:
+        return super * (int8_t)scales[32 + 16 * j + pair] * (code - r->is.zero);
+    default:
+        return super * (int8_t)scales[64 + 16 * j + pair] * code -
+               half_at(scales + 32 + 2 * pair) * scales[64 + 16 * n + 16 * j + pair];
+    }
+}
+
+/* ---- the tests ---- */
+
+static const struct format {
+    quant_id id;
+    int variant;
+} formats[] = {
+    {QUANT_EXL2, 0},  {QUANT_GPTQ, 2},     {QUANT_GPTQ, 3},    {QUANT_GPTQ, 4},   {QUANT_GPTQ, 8},  {QUANT_GPTQ, 20},
+    {QUANT_AWQ, 0},   {QUANT_AWQ_GEMV, 0}, {QUANT_Q4_0, 0},    {QUANT_Q4_1, 0},   {QUANT_Q5_0, 0},  {QUANT_Q5_1, 0},
+    {QUANT_Q8_0, 0},  {QUANT_Q2_K, 0},     {QUANT_Q3_K, 0},    {QUANT_Q4_K, 0},   {QUANT_Q5_K, 0},  {QUANT_Q6_K, 0},
+    {QUANT_IQ1_S, 0}, {QUANT_IQ1_M, 0},    {QUANT_IQ2_XXS, 0}, {QUANT_IQ2_XS, 0}, {QUANT_IQ2_S, 0}, {QUANT_IQ3_XXS, 0},
+    {QUANT_IQ3_S, 0}, {QUANT_IQ4_NL, 0},   {QUANT_IQ4_XS, 0},  {QUANT_TQ1_0, 0},  {QUANT_TQ2_0, 0},
+};
+
+static const struct size { int n_out, n_in; } sizes[] = {{16, 256}, {33, 1024}, {50, 768}};
+
+static const cuda_run *run_of_unit(const cuda_plan *p, int u) {
+    int i = 0;
+    while (u >= p->runs[i].first_unit + p->runs[i].n_units) i++;
+    return &p->runs[i];
+}
+
+/* Each input of the matrix must come up once, with the weight it has. */
+static void check_row(const cuda_plan *p, const quant_matrix *m, const uint8_t *tiles, int64_t row) {
+    float *expected = mem_array((size_t)m->n_in, sizeof *expected);
+    bool *seen = mem_zarray((size_t)m->n_in, sizeof *seen);
+    assert_true(expected && seen);
+    m->type->unpack_row(expected, m, row);
+    for (int k = 0; k < p->n_units * PACKED_UNIT; k++) {
+        const cuda_run *r = run_of_unit(p, k / PACKED_UNIT);
+        const uint8_t *unit = tiles + (size_t)(row / PACKED_ROWS) * p->tile_bytes + r->offset +
+                              (size_t)(k / PACKED_UNIT - r->first_unit) * (size_t)r->unit_bytes;
+        const double value = weight_at(r, unit, (int)(row % PACKED_ROWS), k % PACKED_UNIT) * (double)r->is.unit;
+        const int64_t input = p->order ? p->order[k] : k < m->n_in ? k : -1;
+        if (input < 0) {
+            if (value != 0) fail_msg("%s: padding %d of row %lld is %g", m->type->name, k, (long long)row, value);
+            continue;
+        }
+        assert_false(seen[input]);
+        seen[input] = true;
+        if (!(fabs(value - (double)expected[input]) <= fabs(value) * 0x1p-10 + 1e-7)) /* some round to float16 */
+            fail_msg("%s %d bits: row %lld input %lld is %.9g, not %.9g", m->type->name, m->bits, (long long)row,
+                     (long long)input, value, (double)expected[input]);
+    }
+    for (int64_t k = 0; k < m->n_in; k++) assert_true(seen[k]);
+    mem_free(seen);
+    mem_free(expected);
+}
+
+static void every_format_reads_back(void **state) {
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            sample s;
+            cuda_plan p;
+            bool possible;
+            sample_open(&s, formats[f].id, formats[f].variant, sizes[i].n_out, sizes[i].n_in, goldens);
+            assert_int_equal(pack_cuda_plan(&p, &possible, &s.m, NULL), QP_OK);
+            if (!possible) fail_msg("%s has no plan", s.m.type->name);
+            uint8_t *tiles = mem_array((size_t)p.n_tiles, p.tile_bytes);
+            assert_non_null(tiles);
+            pack_cuda_tiles(tiles, &p, &s.m, 0, 1); /* in pieces, as a loader does */
+            pack_cuda_tiles(tiles + p.tile_bytes, &p, &s.m, 1, p.n_tiles - 1);
+            for (int64_t row = 0; row < s.m.n_out; row++) check_row(&p, &s.m, tiles, row);
+            mem_free(tiles);
+            pack_cuda_free(&p);
+            sample_close(&s);
+        }
+}
+
+static void what_is_no_whole_numbers_has_no_plan(void **state) {
+    static const quant_id ids[] = {QUANT_F32, QUANT_BF16, QUANT_FP8_E4M3};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        const quant_matrix m = {.type = quant_type_of(ids[i]), .n_out = 16, .n_in = 256};
+        cuda_plan p;
+        bool possible = true;
+        assert_int_equal(pack_cuda_plan(&p, &possible, &m, NULL), QP_OK);
+        assert_false(possible);
+    }
+}
+
+static void a_plan_needs_memory(void **state) {
+    sample s;
+    cuda_plan p;
+    bool possible;
+    qp_error err;
+    sample_open(&s, QUANT_EXL2, 0, 16, 512, goldens);
+    mem_fail_after(0);
+    assert_int_equal(pack_cuda_plan(&p, &possible, &s.m, &err), QP_NO_MEMORY);
+    mem_fail_after(-1);
+    sample_close(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_format_reads_back),
+        cmocka_unit_test(what_is_no_whole_numbers_has_no_plan),
+        cmocka_unit_test(a_plan_needs_memory),
+    };
+    return cmocka_run_group_tests(tests, read_goldens, drop_goldens);
+}
