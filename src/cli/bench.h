@@ -6,7 +6,8 @@
 
 enum { BENCH_MEASURES_MAX = 32, BENCH_ROWS_MAX = 1024 };
 
-/* What the machine can do at best with some number of threads, measured in this run. */
+/* What the machine can do at best with some number of threads, measured in this run; zeros for a GPU, whose limits are
+ * not known. */
 typedef struct bench_limit {
     qp_measure read, compute;
 } bench_limit;

@@ -23,11 +23,20 @@ static void print_limit(const char *name, const qp_measure *before, const qp_mea
            after->median, before->unit);
 }
 
+static const char *share_text(char out[16], const bench_report *r, const bench_row *row) {
+    if (bench_best(r, row) > 0)
+        snprintf(out, 16, "%5.0f %%", 100 * share_of(r, row));
+    else
+        snprintf(out, 16, "%7s", "-");
+    return out;
+}
+
 static void print_row(const bench_report *r, const bench_row *row) {
-    printf("%-8s%7lld%6lld%8lld%8d  %10.2f%10.2f%10.2f  %9.1f %-8s%5.0f %%  %016llx\n",
-           row->is_decode ? "new" : "prompt", (long long)row->tokens, (long long)row->sequences, (long long)row->depth,
-           row->threads, row->median, row->lowest, row->highest, row->rate, row->is_decode ? "GB/s" : "GFLOP/s",
-           100 * share_of(r, row), (unsigned long long)row->hash);
+    char share[16];
+    printf("%-8s%7lld%6lld%8lld%8d  %10.2f%10.2f%10.2f  %9.1f %-8s%s  %016llx\n", row->is_decode ? "new" : "prompt",
+           (long long)row->tokens, (long long)row->sequences, (long long)row->depth, row->threads, row->median,
+           row->lowest, row->highest, row->rate, row->is_decode ? "GB/s" : "GFLOP/s", share_text(share, r, row),
+           (unsigned long long)row->hash);
 }
 
 static void print_table(const bench_report *r, const session *s) {
@@ -38,9 +47,11 @@ static void print_table(const bench_report *r, const session *s) {
            term_set(coloured, STYLE_BOLD), r->name, term_set(coloured, STYLE_PLAIN), (double)i->n_parameters,
            i->bits_per_weight, report_bytes(weights, (double)i->weight_bytes),
            report_bytes(per_step, (double)i->step_bytes));
-    printf("%s, level %s, precision %s\n\nlimits of the machine\n", i->device, i->cpu_level,
+    printf("%s, level %s, precision %s\n\n", i->device, i->cpu_level,
            i->precision == QP_PRECISION_EXACT ? "exact" : "fast");
-    for (int k = 0; k < r->n_threads; k++) {
+    const bool is_known = r->before[0].read.median > 0;
+    puts(is_known ? "limits of the machine" : "limits of the machine: not measured on this device");
+    for (int k = 0; is_known && k < r->n_threads; k++) {
         print_limit("memory", &r->before[k].read, &r->after[k].read, r->threads[k]);
         print_limit("arithmetic", &r->before[k].compute, &r->after[k].compute, r->threads[k]);
     }
@@ -77,7 +88,7 @@ static void add_model(strbuf *b, const bench_report *r) {
 
 static void add_limits(strbuf *b, const bench_report *r) {
     strbuf_text(b, ", \"limits\": [");
-    for (int k = 0; k < r->n_threads; k++) {
+    for (int k = 0; r->before[0].read.median > 0 && k < r->n_threads; k++) {
         strbuf_format(b, "%s{\"threads\": %d, ", k ? ", " : "", r->threads[k]);
         add_measure(b, "read_before", &r->before[k].read);
         strbuf_text(b, "}, ");
@@ -97,8 +108,9 @@ static void add_row(strbuf *b, const bench_report *r, const bench_row *row) {
                   (long long)row->depth, row->threads);
     strbuf_format(b, "\"tok_s\": {\"median\": %.9g, \"min\": %.9g, \"max\": %.9g}, ", row->median, row->lowest,
                   row->highest);
-    strbuf_format(b, "\"%s\": %.9g, \"share\": %.9g, \"hash\": \"%016llx\"}", row->is_decode ? "gb_s" : "gflop_s",
-                  row->rate, share_of(r, row), (unsigned long long)row->hash);
+    strbuf_format(b, "\"%s\": %.9g, ", row->is_decode ? "gb_s" : "gflop_s", row->rate);
+    if (bench_best(r, row) > 0) strbuf_format(b, "\"share\": %.9g, ", share_of(r, row));
+    strbuf_format(b, "\"hash\": \"%016llx\"}", (unsigned long long)row->hash);
 }
 
 /* Facts about the machine, then the end of the document; prints it all. */
