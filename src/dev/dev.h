@@ -108,6 +108,9 @@ typedef struct matmul_args {
     bool is_gated;
     activation act;
     bool is_exact; /* no activation is rounded, whatever the device's precision */
+    /* Gated: the weight that the result is multiplied by in the next product of the device, if nothing else reads it.
+     * The device may leave it where `out` points in an order of its own, and finds it there. NULL: others read it. */
+    const dev_weight *next;
 } matmul_args;
 
 /* The numbers stand in files (cache/prefix_file.c). */

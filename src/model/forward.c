@@ -184,14 +184,15 @@ static bool has_adapters(const step_input *in) {
     return false;
 }
 
-/* Adapters come before the gate: with them, it is a step of its own. */
+/* Adapters come before the gate: with them, it is a step of its own, and they read its result. */
 static void run_matmul(forward *f, const plan_op *op, const step_input *in) {
-    const bool gates_later = op->is_gated && has_adapters(in);
+    const bool adapted = has_adapters(in), gates_later = op->is_gated && adapted;
     matmul_args a = {.x = f->buffers[op->in],
                      .x_stride = op->width,
                      .n_rows = in->n_rows,
                      .is_gated = op->is_gated && !gates_later,
                      .is_exact = op->is_exact,
+                     .next = adapted ? NULL : op->next,
                      .act = f->shape->act};
     for (; a.n_parts < op->n_parts; a.n_parts++) {
         const plan_part *p = &op->parts[a.n_parts];

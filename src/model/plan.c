@@ -181,6 +181,7 @@ static void plan_gated(maker *m, plan_buffer in) {
     add_part(m, op, SLOT_W_UP, SLOT_B_UP, BUF_UP, false);
     op->is_gated = m->shape->act_kind != FFN_ACT_XIELU;
     if (!op->is_gated) add_act(m, BUF_GATE, true, m->shape->ffn);
+    op->next = op->is_gated ? weights_matrix(m->w, SLOT_W_DOWN, m->layer) : NULL;
     add_last(m, BUF_GATE, m->shape->ffn, SLOT_W_DOWN, SLOT_B_DOWN, false);
 }
 

@@ -75,6 +75,7 @@ typedef struct plan_op {
     float eps, scale;
     float xielu[4];          /* alpha_p, alpha_n, beta, eps */
     bool is_gated, is_exact; /* MATMUL: see matmul_args */
+    const dev_weight *next;  /* MATMUL: the same, where no adapter reads the result */
     int n_parts;
     plan_part parts[DEV_MATMUL_PARTS];
 } plan_op;

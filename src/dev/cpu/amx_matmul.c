@@ -108,6 +108,28 @@ static void put_tile(const cpu_matmul_block *b, const float *sums, int row_strid
     put_rows(b, m, row_stride, row, column);
 }
 
+/* A stored tile of sums as it is, a column a line, with the bias. */
+static void load_columns(__m512 m[SIDE], const cpu_matmul_block *b, const float *sums, int64_t column) {
+    for (int c = 0; c < SIDE; c++) {
+        m[c] = _mm512_load_ps(sums + c * SIDE);
+        if (b->bias) m[c] = _mm512_add_ps(m[c], _mm512_set1_ps(b->bias[column + c]));
+    }
+}
+
+/* As put_gated, to the activations of the next product: its pairs of k are our pairs of columns. */
+static void put_packed(const cpu_matmul_block *b, const float *sums, const cpu_matmul_block *up, const float *up_sums,
+                       int64_t row, int64_t column) {
+    _Alignas(64) __m512 m[SIDE], n[SIDE];
+    load_columns(m, b, sums, column);
+    load_columns(n, up, up_sums, column);
+    b->gate((float *)m, (const float *)n, TILE_SUMS);
+    uint16_t *to = packed_tile(b->packed_out, b->n_packed, b->w->n_out, row, column / DEPTH) + column % DEPTH * SIDE;
+    for (int c = 0; c < SIDE; c += 2) {
+        const __m512i odd = _mm512_slli_epi32(tiles_bf16(m[c + 1]), 16);
+        _mm512_storeu_si512(to + c * SIDE, _mm512_or_si512(tiles_bf16(m[c]), odd));
+    }
+}
+
 /* Two tiles of sums, of the gate and of what it is multiplied by. */
 static void put_gated(const cpu_matmul_block *b, const float *sums, const cpu_matmul_block *up, const float *up_sums,
                       int64_t row, int64_t column) {
@@ -169,6 +191,7 @@ static const cpu_matmul_kernel kernel = {
     .least_panel = LEAST_PANEL,
     .free_rows = MOST_PARKED,
     .gates = true,
+    .gates_packed = DEPTH,
     .packed_bytes = packed_bytes,
     .pack = pack,
     .scratch_bytes = scratch_bytes,

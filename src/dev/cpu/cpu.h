@@ -29,6 +29,7 @@ typedef struct cpu_matmul_block {
     const dev_weight *up; /* NULL: not gated */
     const float *up_bias;
     void (*gate)(float *gate, const float *up, int n);
+    void *packed_out; /* gated: the result goes here, of row 0, as the kernel's pack would leave it; NULL: to `out` */
 } cpu_matmul_block;
 
 enum { CPU_PACK_ROWS = 16 };
@@ -44,7 +45,8 @@ typedef struct cpu_matmul_kernel {
      * fewer rows again; 0: rows alone. */
     int free_rows;
     int64_t least_panel;
-    bool gates;                                       /* run takes gated blocks of more than stream_rows rows */
+    bool gates;           /* run takes gated blocks of more than stream_rows rows */
+    int64_t gates_packed; /* and leaves them packed where the columns are a multiple of this; 0: never */
     size_t (*packed_bytes)(int n_rows, int64_t n_in); /* SIZE_MAX where it overflows */
     /* Puts rows [begin, end) of x into the order and precision that `run` reads; begin is a multiple of
      * CPU_PACK_ROWS, and so is end unless it is n_rows. */
@@ -163,6 +165,7 @@ typedef struct cpu_device {
     size_t scratch_bytes;
     uint8_t *packed; /* activations as the matrix kernels want them */
     size_t packed_bytes;
+    const float *left;  /* where a gated product left its result packed, for the next product; or NULL */
     float *parts;       /* what pages of long contexts give, until they are merged */
     size_t parts_bytes; /* as many as attention may use of CPU_PARTS_BYTES */
     int max_rows;       /* what reserve was asked for */

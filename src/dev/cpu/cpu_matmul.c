@@ -36,7 +36,8 @@ typedef struct plan {
     cut cuts[DEV_MATMUL_PARTS];
     int n_cuts; /* of which tasks are made: the second of a gated pair goes with the first */
     int64_t n_tasks;
-    int n_packs; /* distinct ways to pack */
+    bool leaves_packed; /* the gated result, for the next product */
+    int n_packs;        /* distinct ways to pack; 0 where the product before left them packed */
     struct {
         const cpu_matmul_kernel *kernel;
         const int32_t *order;
@@ -195,6 +196,7 @@ static void matmul_task(void *context, int64_t task, int worker) {
         block.up = p->args->parts[1].w;
         block.up_bias = p->args->parts[1].bias;
         block.gate = p->device->row.gate[p->args->act];
+        block.packed_out = p->leaves_packed ? c->part->out : NULL;
     }
     c->kernel->run(&block);
 }
@@ -206,6 +208,33 @@ static bool gates_inside(const plan *p) {
            p->args->n_rows > kernel->stream_rows;
 }
 
+/* Whether what comes out of the gate can lie as the next product reads it, in the place of the floats. */
+static bool can_leave_packed(const plan *p) {
+    const matmul_args *a = p->args;
+    const cpu_matmul_kernel *kernel = p->cuts[0].kernel;
+    if (!a->next || !kernel->gates_packed) return false;
+    const int64_t n = a->parts[0].w->n_out;
+    const cpu_matmul_kernel *next = kernel_of(&p->device->matmul, p->device->head.exact, a->next);
+    return next == kernel && !order_of(a->next) && a->next->n_in == n && n % kernel->gates_packed == 0 &&
+           a->parts[0].out_stride == n &&
+           kernel->packed_bytes(a->n_rows, n) <= (size_t)a->n_rows * (size_t)n * sizeof(float);
+}
+
+/* All parts read what the product before left. */
+static void take_left(plan *p) {
+    for (int i = 0; i < p->args->n_parts; i++) p->cuts[i].packed = (const uint8_t *)p->args->x;
+    p->n_packs = 0;
+}
+
+static void pack_all(plan *p) {
+    const matmul_args *a = p->args;
+    const int64_t packings = p->n_packs ? divide_up(a->n_rows, CPU_PACK_ROWS) : 0;
+    if ((int64_t)a->n_rows * a->parts[0].w->n_in <= PACK_ALONE)
+        for (int64_t i = 0; i < packings; i++) pack_task(p, i, 0);
+    else if (packings)
+        pool_run(p->device->pool, pack_task, p, packings);
+}
+
 void cpu_matmul(device *d, const matmul_args *a) {
     if (a->n_rows < 1) return;
     cpu_device *c = cpu_of(d);
@@ -215,11 +244,10 @@ void cpu_matmul(device *d, const matmul_args *a) {
     const bool is_inside = gates_inside(&p);
     p.n_cuts = is_inside ? 1 : a->n_parts;
     make_cuts(&p);
-    const int64_t packings = divide_up(a->n_rows, CPU_PACK_ROWS);
-    if ((int64_t)a->n_rows * a->parts[0].w->n_in <= PACK_ALONE)
-        for (int64_t i = 0; i < packings; i++) pack_task(&p, i, 0);
-    else
-        pool_run(c->pool, pack_task, &p, packings);
+    p.leaves_packed = is_inside && can_leave_packed(&p);
+    if (a->x == c->left) take_left(&p);
+    c->left = p.leaves_packed ? a->parts[0].out : NULL;
+    pack_all(&p);
     pool_run(c->pool, matmul_task, &p, p.n_tasks);
     if (!a->is_gated || is_inside) return;
     cpu_gate(d, &(gate_args){a->act, a->parts[0].out, a->parts[1].out, a->n_rows, (int)a->parts[0].w->n_out});

@@ -276,6 +276,28 @@ static void places_change_nothing(void **state) {
     }
 }
 
+/* What the next product makes of a gated one, by itself and where it may find it packed. */
+static void check_next(device *d, const matmul_args *gated, int n) {
+    world w;
+    make_world(&w, (shape){n, {37}, 1, gated->n_rows, false, false}, QUANT_BF16);
+    float *out[2];
+    const size_t count = (size_t)gated->n_rows * 37;
+    for (int i = 0; i < 2; i++) {
+        matmul_args a = *gated;
+        a.next = i ? &w.weights[0] : NULL;
+        d->ops->matmul(d, &a);
+        out[i] = mem_array(count, sizeof(float));
+        const matmul_part part = {.w = &w.weights[0], .out = out[i], .out_stride = 37};
+        const matmul_args then = {
+            .x = a.parts[0].out, .x_stride = n, .n_rows = a.n_rows, .n_parts = 1, .parts = {part}};
+        d->ops->matmul(d, &then);
+    }
+    if (memcmp(out[0], out[1], count * sizeof(float)))
+        fail_msg("%s: %d rows of %d, left for the next product", d->level, gated->n_rows, n);
+    for (int i = 0; i < 2; i++) mem_free(out[i]);
+    free_world(&w);
+}
+
 /* Two products and the gate in one op are the bits of three, for any cut: k in one block and in several, columns and
  * rows that fill no tile, results that stay in the caches and those that do not. */
 static void check_gated(device *d, quant_id type, shape s) {
@@ -295,6 +317,7 @@ static void check_gated(device *d, quant_id type, shape s) {
         if (!fused) d->ops->gate(d, &(gate_args){ACT_SILU, out[0], out[1], s.n_rows, n});
     }
     if (memcmp(out[0], out[2], bytes)) fail_msg("%s: %d x %d, %d rows, gated", d->level, n, s.n_in, s.n_rows);
+    check_next(d, &a, n);
     for (int i = 0; i < 4; i++) mem_big_free(out[i], bytes);
     free_world(&w);
 }
@@ -303,7 +326,7 @@ static void gates_change_nothing(void **state) {
     static const shape gated[] = {
         {40, {5, 5}, 2, 1, true, false},        {64, {48, 48}, 2, 17, false, false},
         {96, {70, 70}, 2, 66, true, false},     {2080, {67, 67}, 2, 70, false, false},
-        {224, {640, 640}, 2, 530, true, false},
+        {224, {640, 640}, 2, 530, true, false}, {70, {2080, 2080}, 2, 17, true, false},
     };
     for (int i = 0; level_name(i); i++)
         for (int threads = 1; threads <= 3; threads += 2) {
