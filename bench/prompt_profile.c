@@ -6,7 +6,8 @@
  * ops is laid over by one whose functions look at the clock before and after. Printed are, for each kind of op and
  * product of its own size, seconds of the median prompt, its share, and how fast that is: GFLOP/s where an op
  * multiplies, else GB/s of the activations that it reads and writes. The last lines compare the whole with the best
- * arithmetic of the machine, measured before and after. */
+ * arithmetic of the machine: measured before and after each prompt, so that a busy neighbour slows both, and the share
+ * is the median of the prompts' shares. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "model/model.h"
@@ -197,7 +198,7 @@ static void tell(const char *name, int calls, double seconds, double all, double
 }
 
 static double best_compute(const device *d) {
-    const dev_measure_options options = {.cpu_level = d->level, .threads = d->threads, .seconds = 0.3};
+    const dev_measure_options options = {.cpu_level = d->level, .threads = d->threads, .seconds = 0.05};
     qp_measure all[32];
     int count;
     qp_error err;
@@ -208,9 +209,12 @@ static double best_compute(const device *d) {
     return best;
 }
 
-static void tell_all(double *whole, int repeats, double before, double after) {
-    const double seconds = median(whole, repeats), best = before > after ? before : after;
-    double rest = seconds, work = 0;
+/* `limits` are what the machine could do, before the first prompt and after each. */
+static void tell_all(double *whole, double *limits, int repeats) {
+    double shares[MOST_REPEATS], rest, work = 0;
+    for (int r = 0; r < repeats; r++) shares[r] = 2e-9 / (limits[r] + limits[r + 1]) / whole[r];
+    const double seconds = median(whole, repeats);
+    rest = seconds;
     for (int i = 0; i < n_kinds; i++) {
         kinds[i].of[0] = median(kinds[i].of, repeats);
         rest -= kinds[i].of[0];
@@ -221,8 +225,8 @@ static void tell_all(double *whole, int repeats, double before, double after) {
         tell(kinds[i].name, kinds[i].calls, kinds[i].of[0], seconds, kinds[i].work, kinds[i].bytes);
     tell("beside the ops", 0, rest, seconds, 0, 0);
     tell("whole", 0, seconds, seconds, work, 0);
-    printf("least %.2f ms, most %.2f ms; machine %.0f GFLOP/s before, %.0f after: products over whole time %.1f %%\n",
-           whole[0] * 1e3, whole[repeats - 1] * 1e3, before, after, 100 * work / seconds * 1e-9 / best);
+    printf("least %.2f ms, most %.2f ms; machine %.0f GFLOP/s; products of the whole time %.1f %% of it\n",
+           whole[0] * 1e3, whole[repeats - 1] * 1e3, median(limits, repeats + 1), 100 * work * median(shares, repeats));
 }
 
 int main(int argc, char **argv) {
@@ -230,7 +234,7 @@ int main(int argc, char **argv) {
     const model_options options = {.device = {.cpu_level = argc > 1 && strcmp(argv[1], "-") ? argv[1] : NULL,
                                               .threads = argc > 2 ? atoi(argv[2]) : 0,
                                               .exact = argc > 6 && !strcmp(argv[6], "exact")}};
-    static double whole[MOST_REPEATS];
+    static double whole[MOST_REPEATS], limits[MOST_REPEATS + 1];
     prompt p = {0};
     qp_error err;
     if (rows < 1 || rows > MODEL_MAX_ROWS || repeats < 1 || repeats > MOST_REPEATS) return 1;
@@ -239,14 +243,14 @@ int main(int argc, char **argv) {
     real = p.m->dev->ops;
     const dev_ops ops = timed_ops();
     p.m->dev->ops = &ops;
-    const double before = best_compute(p.m->dev);
     for (int r = -1; r < repeats; r++) {
         const double seconds = run(&p);
         for (int i = 0; i < n_kinds && r >= 0; i++) kinds[i].of[r] = kinds[i].seconds;
         if (r >= 0) whole[r] = seconds;
+        limits[r + 1] = best_compute(p.m->dev);
     }
     printf("%s, %d threads, %d rows, %s\n", p.m->dev->level, p.m->dev->threads, rows,
            p.m->dev->exact ? "exact" : "fast");
-    tell_all(whole, repeats, before, best_compute(p.m->dev));
+    tell_all(whole, limits, repeats);
     return 0;
 }

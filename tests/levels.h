@@ -1,7 +1,7 @@
 /* levels.h — for tests of the CPU's kernels: the levels of this machine, and AMX on emulated tiles where it has
  * AVX-512.
  *
- * The emulated level is that of AVX-512 with the products of tests/emulated laid over it; CMake links them to the
+ * The emulated level is that of AVX-512 with the tables of tests/emulated laid over it; CMake links them to the
  * tests that include this. */
 #ifndef LEVELS_H
 #define LEVELS_H
@@ -10,6 +10,7 @@
 #include "harness.h"
 
 #if defined(__x86_64__)
+extern const cpu_attend_ops cpu_attend_emulated;
 extern const cpu_matmul_ops cpu_matmul_emulated;
 #endif
 
@@ -33,6 +34,7 @@ static inline device *level_open(const char *level, int threads, bool exact, int
 #if defined(__x86_64__)
     if (is_emulated) {
         cpu_of(d)->matmul.fast[QUANT_BF16] = cpu_matmul_emulated.fast[QUANT_BF16];
+        cpu_of(d)->attend.page_tiles = cpu_attend_emulated.page_tiles;
         snprintf(d->level, sizeof d->level, "%s", level);
     }
 #endif

@@ -14,7 +14,7 @@
 #include "quant/quant.h"
 #include <stdatomic.h>
 
-enum { DEV_PAGE_TOKENS = 256, DEV_KEY_GROUP = 16 };
+enum { DEV_PAGE_TOKENS = 256, DEV_KEY_GROUP = 16, DEV_MATMUL_PARTS = 4 };
 
 typedef struct device device;
 
@@ -73,6 +73,10 @@ typedef struct norm_args {
     bool own_weights;
     float eps;
     float *out; /* [n_rows][heads * dim]; may be x when rows is NULL */
+    /* The weights that the result is multiplied by in the next product of the device, if nothing else reads it: see
+     * matmul_args. n_next 0: others read it. */
+    const dev_weight *next[DEV_MATMUL_PARTS];
+    int n_next;
 } norm_args;
 
 typedef enum activation {
@@ -85,8 +89,6 @@ typedef enum activation {
     ACT_SIGMOID,
     ACT_COUNT
 } activation;
-
-enum { DEV_MATMUL_PARTS = 4 };
 
 /* out[row][0 .. w->n_out) (+)= W x[row] + bias. */
 typedef struct matmul_part {

@@ -130,17 +130,26 @@ static void fill_tuning(forward *f, const step_input *in) {
 
 /* ---- the steps ---- */
 
+static bool has_adapters(const step_input *in) {
+    for (int i = 0; in->adapters && i < in->n_spans; i++)
+        if (in->adapters[i]) return true;
+    return false;
+}
+
 static void run_norm(forward *f, const plan_op *op, const step_input *in) {
-    const norm_args a = {.kind = op->norm,
-                         .x = f->buffers[op->in],
-                         .n_rows = in->n_rows,
-                         .dim = op->width,
-                         .heads = op->heads,
-                         .weight = op->weight,
-                         .bias = op->weight2,
-                         .own_weights = op->own_weights,
-                         .eps = op->eps,
-                         .out = f->buffers[op->out]};
+    norm_args a = {.kind = op->norm,
+                   .x = f->buffers[op->in],
+                   .n_rows = in->n_rows,
+                   .dim = op->width,
+                   .heads = op->heads,
+                   .weight = op->weight,
+                   .bias = op->weight2,
+                   .own_weights = op->own_weights,
+                   .eps = op->eps,
+                   .out = f->buffers[op->out]};
+    const plan_op *product = op + 1;
+    for (; op->is_read_once && !product->is_exact && !has_adapters(in) && a.n_next < product->n_parts; a.n_next++)
+        a.next[a.n_next] = product->parts[a.n_next].w;
     f->dev->ops->norm(f->dev, &a);
 }
 
@@ -176,12 +185,6 @@ static void run_adapters(forward *f, const plan_op *op, const step_input *in) {
                 if (pair) add_low_rank(f, op, &op->parts[p], pair, set->scales[k], in->spans[i].row, n);
             }
     }
-}
-
-static bool has_adapters(const step_input *in) {
-    for (int i = 0; in->adapters && i < in->n_spans; i++)
-        if (in->adapters[i]) return true;
-    return false;
 }
 
 /* Adapters come before the gate: with them, it is a step of its own, and they read its result. */

@@ -277,6 +277,20 @@ static void set_widths(int *w, const model_shape *s, const device *dev) {
     set_expert_widths(w, s, dev->keeps_pairs ? s->route.top_k : 1);
 }
 
+/* ---- what is read where ---- */
+
+/* Whether the product behind a norm is all that reads its result. */
+static bool reads_once(const plan *p, int norm) {
+    const plan_buffer buffer = p->ops[norm].out;
+    if (norm + 1 >= p->n_ops || p->ops[norm + 1].kind != PLAN_MATMUL || p->ops[norm + 1].in != buffer) return false;
+    for (int i = norm + 2; i < p->n_ops; i++) {
+        const plan_op *op = &p->ops[i];
+        if (op->in == buffer || op->row_gate == buffer) return false;
+        if (op->out == buffer) return op->kind == PLAN_NORM;
+    }
+    return true;
+}
+
 qp_status plan_make(plan *out, const model_shape *shape, const weights *w, qp_error *err) {
     *out = (plan){0};
     set_widths(out->width, shape, w->dev);
@@ -284,6 +298,8 @@ qp_status plan_make(plan *out, const model_shape *shape, const weights *w, qp_er
     if (!out->ops) return err_no_memory(err, 0, "the plan");
     for (int i = 0; i < shape->n_layers; i++)
         plan_layer(&(maker){.plan = out, .shape = shape, .w = w, .layer = i, .kind = &shape->layers[i]});
+    for (int i = 0; i < out->n_ops; i++)
+        if (out->ops[i].kind == PLAN_NORM) out->ops[i].is_read_once = reads_once(out, i);
     return QP_OK;
 }
 

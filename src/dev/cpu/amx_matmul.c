@@ -23,7 +23,7 @@ enum {
     MOST_ROWS = 512,         /* of a block, where all of k is one */
     MOST_PARKED = 256,       /* else */
     CHUNKS = (MOST_PARKED / SIDE + CHUNK_TILES - 1) / CHUNK_TILES,
-    PANEL = 1024, /* columns whose sums are parked */
+    PANEL = 2048, /* columns whose sums are parked */
     LEAST_PANEL = 128,
     STREAMED_BYTES = 1 << 20, /* of results: they would not stay in the second cache anyhow */
 };
@@ -191,9 +191,10 @@ static const cpu_matmul_kernel kernel = {
     .least_panel = LEAST_PANEL,
     .free_rows = MOST_PARKED,
     .gates = true,
-    .gates_packed = DEPTH,
+    .packs_ahead = DEPTH,
     .packed_bytes = packed_bytes,
     .pack = pack,
+    .pack_rows = pack_rows,
     .scratch_bytes = scratch_bytes,
     .run = run,
 };

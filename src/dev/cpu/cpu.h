@@ -45,12 +45,16 @@ typedef struct cpu_matmul_kernel {
      * fewer rows again; 0: rows alone. */
     int free_rows;
     int64_t least_panel;
-    bool gates;           /* run takes gated blocks of more than stream_rows rows */
-    int64_t gates_packed; /* and leaves them packed where the columns are a multiple of this; 0: never */
+    bool gates; /* run takes gated blocks of more than stream_rows rows */
+    /* Rows of more than stream_rows may be left packed, in the place of their floats, by the step before: a norm, or a
+     * gated run where the columns are a multiple of this; 0: never. */
+    int64_t packs_ahead;
     size_t (*packed_bytes)(int n_rows, int64_t n_in); /* SIZE_MAX where it overflows */
     /* Puts rows [begin, end) of x into the order and precision that `run` reads; begin is a multiple of
      * CPU_PACK_ROWS, and so is end unless it is n_rows. */
     void (*pack)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end);
+    /* As pack, of rows that begin with row `begin`; NULL unless packs_ahead. */
+    void (*pack_rows)(void *to, const float *rows, int64_t stride, int n_rows, int64_t n_in, int begin, int end);
     size_t (*scratch_bytes)(int64_t n_in);
     void (*run)(const cpu_matmul_block *b);
     /* As pack, of x[order[k]] for each k; NULL where weights never have an order. */
@@ -106,7 +110,7 @@ typedef struct cpu_attend_page {
     void *scratch; /* CPU_ATTEND_FLOATS floats, 64-byte aligned */
 } cpu_attend_page;
 
-enum { CPU_ATTEND_QUERIES = 64, CPU_ATTEND_DIM = 1024, CPU_ATTEND_FLOATS = 150000 };
+enum { CPU_ATTEND_QUERIES = 128, CPU_ATTEND_DIM = 1024, CPU_ATTEND_TILES_DIM = 512, CPU_ATTEND_FLOATS = 170000 };
 
 /* The bits that a query gets depend on what it sees alone. The page kernels of ref take any head_dim, the others up to
  * CPU_ATTEND_DIM; all of them up to CPU_ATTEND_QUERIES. */
@@ -114,6 +118,9 @@ typedef struct cpu_attend_ops {
     void (*page_f16)(const cpu_attend_page *a);
     void (*page_f32)(const cpu_attend_page *a);
     void (*page_quantised)(const cpu_attend_page *a); /* queries are rotated, and so is what comes out */
+    /* As page_f16, but less exact: for `fast`, elements up to CPU_ATTEND_TILES_DIM and values apart from the keys.
+     * NULL: none. */
+    void (*page_tiles)(const cpu_attend_page *a);
     /* `more`, of positions that follow, into `s`. */
     void (*merge)(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int v_dim);
 } cpu_attend_ops;
@@ -127,7 +134,7 @@ extern const cpu_attend_ops cpu_attend_ref;
 extern const cpu_matmul_ops cpu_matmul_avx2, cpu_matmul_avx512, cpu_matmul_avx512bf16, cpu_matmul_amx;
 extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avx512vnni;
 extern const cpu_row_ops cpu_row_avx2, cpu_row_avx512;
-extern const cpu_attend_ops cpu_attend_avx2, cpu_attend_avx512;
+extern const cpu_attend_ops cpu_attend_avx2, cpu_attend_avx512, cpu_attend_amx;
 #endif
 
 /* ---- levels (cpu_level.c) ---- */
@@ -179,6 +186,10 @@ static inline void *cpu_scratch(const cpu_device *c, int worker) {
 
 /* cpu_matmul.c */
 void cpu_matmul(device *d, const matmul_args *a);
+/* The kernel of all products with these weights, if a step that writes [n_rows][n] floats may leave them packed for it
+ * in their place, and say so in c->left; or NULL. */
+const cpu_matmul_kernel *cpu_matmul_ahead(const cpu_device *c, const dev_weight *const *next, int n_next, int n_rows,
+                                          int64_t n);
 qp_status cpu_matmul_reserve(cpu_device *c, int max_rows, int64_t max_in, qp_error *err);
 /* cpu_check.c: small products through the `fast` kernels and through ref's; *right tells whether they agree. */
 qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err);

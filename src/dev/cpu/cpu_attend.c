@@ -16,7 +16,8 @@
 #include <string.h>
 
 enum {
-    TILE_FLOATS = 8192,    /* of q, as of every sum: they stay in the second-level cache beside a page's scores */
+    TILE_FLOATS = 16384,   /* of q, as of every sum: they stay in the second-level cache beside a page's scores */
+    LESS = 2,              /* kernels without tiles gain nothing from more than half of it */
     MOST_HEAD_DIM = 65536, /* three vectors of it fit the scratch memory */
     ALONE = 1 << 17,       /* so many products are not worth a second thread */
     PIECES = 8,            /* tasks that each thread should find, so that all end together */
@@ -32,6 +33,7 @@ typedef struct job {
     void (*merge)(const cpu_attend_state *s, const cpu_attend_state *more, int n_queries, int v_dim);
     int dim, v_dim, wider;     /* of a key, of a value, of the wider of them */
     int group;                 /* query heads of a KV head */
+    int most;                  /* queries of a tile */
     int tile_rows, tile_heads; /* of a full tile */
     int head_tiles;            /* tiles side by side in one row */
     int64_t n_tiles, n_pages;  /* pages of all tiles together */
@@ -255,12 +257,11 @@ static void merge_pages(void *context, int64_t task, int worker) {
 
 /* How large tiles are: no larger than what there is, so that parts stay small. */
 static void cut(job *j) {
-    const int fitting = TILE_FLOATS / j->wider, most = fitting < 1 ? 1 : least(fitting, CPU_ATTEND_QUERIES);
     int rows = 1;
     for (int s = 0; s < j->a->n_spans; s++)
         if (j->a->spans[s].n_rows > rows) rows = j->a->spans[s].n_rows;
-    j->tile_heads = least(j->group, most);
-    j->tile_rows = least(most / j->tile_heads, rows);
+    j->tile_heads = least(j->group, j->most);
+    j->tile_rows = least(j->most / j->tile_heads, rows);
     j->head_tiles = (j->group + j->tile_heads - 1) / j->tile_heads * j->a->kv.n_kv_heads;
     j->part_floats = (size_t)(j->tile_rows * j->tile_heads) * (size_t)(j->v_dim + 2);
 }
@@ -300,16 +301,26 @@ static void run_rounds(job *j) {
     }
 }
 
+/* For few rows as for many: they must agree bit for bit. */
+static void choose_kernels(job *j) {
+    const cpu_attend_ops *kernels = j->wider <= CPU_ATTEND_DIM ? &j->c->attend : &cpu_attend_ref;
+    const kv_view *kv = &j->a->kv;
+    const bool tiles = kernels->page_tiles && !j->c->head.exact && kv->v && j->wider <= CPU_ATTEND_TILES_DIM;
+    j->page = kv->type == KV_F32   ? kernels->page_f32
+              : kv->type != KV_F16 ? kernels->page_quantised
+              : tiles              ? kernels->page_tiles
+                                   : kernels->page_f16;
+    j->merge = kernels->merge;
+    const int share = j->page == kernels->page_tiles ? 1 : LESS, fitting = TILE_FLOATS / share / j->wider;
+    j->most = fitting < 1 ? 1 : least(fitting, CPU_ATTEND_QUERIES / share);
+}
+
 void cpu_attend(device *d, const attend_args *a) {
     const cpu_device *c = cpu_of(d);
     job j = {.c = c, .a = a, .dim = a->kv.head_dim, .v_dim = a->kv.v_dim, .group = a->n_heads / a->kv.n_kv_heads};
     j.wider = j.dim > j.v_dim ? j.dim : j.v_dim;
     assert(j.wider <= MOST_HEAD_DIM);
-    const cpu_attend_ops *kernels = j.wider <= CPU_ATTEND_DIM ? &c->attend : &cpu_attend_ref;
-    j.page = a->kv.type == KV_F16   ? kernels->page_f16
-             : a->kv.type == KV_F32 ? kernels->page_f32
-                                    : kernels->page_quantised;
-    j.merge = kernels->merge;
+    choose_kernels(&j);
     cut(&j);
     const int64_t work = measure(&j);
     if (work <= ALONE) {

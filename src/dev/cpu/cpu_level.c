@@ -25,7 +25,7 @@ static const cpu_level levels[] = {
     {"avx512", has_avx512, NULL, &cpu_matmul_avx512, &cpu_row_avx512, &cpu_attend_avx512, NULL},
     {"avx512vnni", has_avx512vnni, NULL, NULL, NULL, NULL, &cpu_quant_avx512vnni},
     {"avx512bf16", has_avx512bf16, is_amd, &cpu_matmul_avx512bf16, NULL, NULL, NULL},
-    {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, NULL, NULL},
+    {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, &cpu_attend_amx, NULL},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };

@@ -208,16 +208,24 @@ static bool gates_inside(const plan *p) {
            p->args->n_rows > kernel->stream_rows;
 }
 
-/* Whether what comes out of the gate can lie as the next product reads it, in the place of the floats. */
+const cpu_matmul_kernel *cpu_matmul_ahead(const cpu_device *c, const dev_weight *const *next, int n_next, int n_rows,
+                                          int64_t n) {
+    const cpu_matmul_kernel *kernel = NULL;
+    for (int i = 0; i < n_next; i++) {
+        const cpu_matmul_kernel *k = kernel_of(&c->matmul, c->head.exact, next[i]);
+        if (!k->packs_ahead || (i && k != kernel) || order_of(next[i]) || next[i]->n_in != n) return NULL;
+        kernel = k;
+    }
+    if (!kernel || n_rows <= kernel->stream_rows) return NULL;
+    return kernel->packed_bytes(n_rows, n) <= (size_t)n_rows * (size_t)n * sizeof(float) ? kernel : NULL;
+}
+
 static bool can_leave_packed(const plan *p) {
     const matmul_args *a = p->args;
     const cpu_matmul_kernel *kernel = p->cuts[0].kernel;
-    if (!a->next || !kernel->gates_packed) return false;
     const int64_t n = a->parts[0].w->n_out;
-    const cpu_matmul_kernel *next = kernel_of(&p->device->matmul, p->device->head.exact, a->next);
-    return next == kernel && !order_of(a->next) && a->next->n_in == n && n % kernel->gates_packed == 0 &&
-           a->parts[0].out_stride == n &&
-           kernel->packed_bytes(a->n_rows, n) <= (size_t)a->n_rows * (size_t)n * sizeof(float);
+    return a->next && cpu_matmul_ahead(p->device, &a->next, 1, a->n_rows, n) == kernel &&
+           n % kernel->packs_ahead == 0 && a->parts[0].out_stride == n;
 }
 
 /* All parts read what the product before left. */

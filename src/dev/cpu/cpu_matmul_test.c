@@ -337,6 +337,45 @@ static void gates_change_nothing(void **state) {
         }
 }
 
+/* A norm, and the product behind it, which may find the rows packed. */
+static void check_norm(device *d, shape s) {
+    world w;
+    make_world(&w, s, QUANT_BF16);
+    const size_t bytes = out_floats(&w, 0) * sizeof(float), n = (size_t)s.n_rows * (size_t)s.n_in;
+    float *first = mem_array(bytes, 1), *normed = mem_array(n, sizeof *normed), *x = mem_array(n, sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = w.x[i / (size_t)s.n_in * (size_t)x_stride(&w) + i % (size_t)s.n_in];
+    for (int ahead = 0; ahead < 2; ahead++) {
+        norm_args norm = {.x = x, .n_rows = s.n_rows, .dim = s.n_in, .weight = w.x, .eps = 1e-5f, .out = normed};
+        matmul_args a = {.x = normed, .x_stride = s.n_in, .n_rows = s.n_rows, .n_parts = s.n_parts};
+        for (int p = 0; p < s.n_parts; p++) {
+            a.parts[p] = (matmul_part){.w = &w.weights[p], .out = w.out[p], .out_stride = out_stride(&w, p)};
+            if (ahead) norm.next[norm.n_next++] = &w.weights[p];
+        }
+        reset(&w);
+        d->ops->norm(d, &norm);
+        d->ops->matmul(d, &a);
+        if (!ahead) memcpy(first, w.out[0], bytes);
+    }
+    if (memcmp(first, w.out[0], bytes)) fail_msg("%s: %d rows of %d, left by a norm", d->level, s.n_rows, s.n_in);
+    mem_free(first);
+    mem_free(normed);
+    mem_free(x);
+    free_world(&w);
+}
+
+static void norms_change_nothing(void **state) {
+    static const shape normed[] = {{64, {40, 9}, 2, 1, false, false},  {64, {40, 9}, 2, 16, false, false},
+                                   {64, {40, 9}, 2, 17, false, false}, {70, {40}, 1, 67, false, false},
+                                   {2080, {50}, 1, 70, false, false},  {224, {70, 70, 3}, 3, 530, false, false},
+                                   {31, {40, 16}, 2, 33, false, false}};
+    for (int i = 0; level_name(i); i++)
+        for (int threads = 1; threads <= 3; threads += 2) {
+            device *d = open_level(level_name(i), threads, false);
+            for (size_t s = 0; s < HARNESS_COUNT(normed); s++) check_norm(d, normed[s]);
+            dev_close(d);
+        }
+}
+
 /* An op that asks for exact products gets the bits of an exact device. */
 static void exact_ops_stay_exact(void **state) {
     for (int i = 0; level_name(i); i++) {
@@ -411,6 +450,7 @@ int main(void) {
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(places_change_nothing),
         cmocka_unit_test(gates_change_nothing),
+        cmocka_unit_test(norms_change_nothing),
         cmocka_unit_test(exact_ops_stay_exact),
         cmocka_unit_test(formats_mix),
         cmocka_unit_test(self_test_finds_wrong_products),

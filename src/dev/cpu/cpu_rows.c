@@ -50,6 +50,12 @@ void cpu_embed(device *d, const embed_args *a) {
 
 /* ---- norm ---- */
 
+typedef struct packed_norm {
+    job rows;
+    const norm_args *args;
+    const cpu_matmul_kernel *kernel; /* of the next product */
+} packed_norm;
+
 static void norm_head(const job *j, const norm_args *a, float *out, const float *x, int head) {
     const float *weight = a->own_weights ? a->weight + (int64_t)head * a->dim : a->weight;
     if (a->kind == NORM_RMS)
@@ -70,7 +76,31 @@ static void norm_rows(void *context, int64_t task, int worker) {
     }
 }
 
+/* As many rows as are packed together go through the worker's scratch memory. */
+static void norm_packed(void *context, int64_t task, int worker) {
+    const packed_norm *j = context;
+    const norm_args *a = j->args;
+    const int64_t begin = task * CPU_PACK_ROWS;
+    const int64_t end = begin + CPU_PACK_ROWS < a->n_rows ? begin + CPU_PACK_ROWS : a->n_rows;
+    float *rows = cpu_scratch(j->rows.c, worker);
+    for (int64_t row = begin; row < end; row++)
+        norm_head(&j->rows, a, rows + (row - begin) * a->dim, a->x + row * a->dim, 0);
+    j->kernel->pack_rows(a->out, rows, a->dim, a->n_rows, a->dim, (int)begin, (int)end);
+}
+
+/* Where the next product alone reads the result, it is left as that wants it. */
+static bool norm_ahead(cpu_device *c, const norm_args *a) {
+    const cpu_matmul_kernel *kernel = cpu_matmul_ahead(c, a->next, a->n_next, a->n_rows, a->dim);
+    if (!kernel || a->rows || a->heads > 1 || a->out == a->x) return false;
+    if ((size_t)a->dim * CPU_PACK_ROWS * sizeof(float) > c->scratch_bytes) return false;
+    packed_norm j = {.rows = {.c = c, .args = a}, .args = a, .kernel = kernel};
+    pool_run(c->pool, norm_packed, &j, (a->n_rows + CPU_PACK_ROWS - 1) / CPU_PACK_ROWS);
+    c->left = a->out;
+    return true;
+}
+
 void cpu_norm(device *d, const norm_args *a) {
+    if (norm_ahead(cpu_of(d), a)) return;
     share(cpu_of(d), norm_rows, a, a->n_rows, (int64_t)a->dim * (a->heads ? a->heads : 1));
 }
 
