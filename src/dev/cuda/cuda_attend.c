@@ -87,7 +87,8 @@ void cuda_rope_store(device *d, const rope_store_args *a) {
     const launch_shape shape = {.x = (heads + ROPE_WARPS - 1) / ROPE_WARPS,
                                 .y = t.n_spans,
                                 .threads = 32 * ROPE_WARPS,
-                                .shared_bytes = (size_t)a->kv.head_dim * ROPE_WARPS * sizeof(float)};
+                                .shared_bytes = (size_t)a->kv.head_dim * ROPE_WARPS * sizeof(float),
+                                .early = true};
     if (t.n_spans)
         launch_push(c, a->kv.type == KV_F16 ? KERNEL_k_rope_store_f16 : KERNEL_k_rope_store_f32, shape, &args,
                     sizeof args);
@@ -115,7 +116,8 @@ void cuda_latent_store(device *d, const latent_store_args *a) {
     const launch_shape shape = {.x = (a->n_heads + ROPE_WARPS) / ROPE_WARPS,
                                 .y = t.n_spans,
                                 .threads = 32 * ROPE_WARPS,
-                                .shared_bytes = (size_t)a->kv.head_dim * ROPE_WARPS * sizeof(float)};
+                                .shared_bytes = (size_t)a->kv.head_dim * ROPE_WARPS * sizeof(float),
+                                .early = true};
     if (t.n_spans)
         launch_push(c, a->kv.type == KV_F16 ? KERNEL_k_latent_store_f16 : KERNEL_k_latent_store_f32, shape, &args,
                     sizeof args);

@@ -77,7 +77,7 @@ static void narrow(cuda_device *c, k_matmul_args *m, quant_id type, int n_x) {
         return;
     }
     launch_push(c, type == QUANT_F16 ? KERNEL_k_narrow_f16 : KERNEL_k_narrow_bf16,
-                (launch_shape){.x = n_x, .threads = TILED_THREADS}, &a, sizeof a);
+                (launch_shape){.x = n_x, .threads = TILED_THREADS, .early = true}, &a, sizeof a);
     m->x = a.out;
     m->scale = a.scale;
     m->x_stride = a.out_stride;
@@ -93,7 +93,8 @@ static kernel_id tiled_kernel(quant_id type, int tiles) {
 static void launch_tiled(cuda_device *c, k_matmul_args *m, quant_id type, int n_x, int64_t blocks, int n_active) {
     const int tiles = m->n_rows <= 8 ? 1 : m->n_rows <= 32 ? 4 : 8;
     narrow(c, m, type, n_x);
-    const launch_shape shape = {.x = blocks, .y = up(m->n_rows, 8 * tiles), .z = n_active, .threads = TILED_THREADS};
+    const launch_shape shape = {
+        .x = blocks, .y = up(m->n_rows, 8 * tiles), .z = n_active, .threads = TILED_THREADS, .early = true};
     launch_push(c, tiled_kernel(type, tiles), shape, m, sizeof *m);
 }
 
@@ -165,7 +166,8 @@ static void gate(cuda_device *c, const matmul_args *a) {
     const k_gate_args args = {
         .gate = a->parts[0].out, .up = a->parts[1].out, .n = a->n_rows * a->parts[0].w->n_out, .act = (int32_t)a->act};
     const int64_t blocks = up(args.n, GATE_THREADS);
-    launch_push(c, KERNEL_k_gate, (launch_shape){.x = blocks < 4096 ? blocks : 4096, .threads = GATE_THREADS}, &args,
+    launch_push(c, KERNEL_k_gate,
+                (launch_shape){.x = blocks < 4096 ? blocks : 4096, .threads = GATE_THREADS, .early = true}, &args,
                 sizeof args);
 }
 

@@ -3,7 +3,7 @@
  *
  * Runs on the GPU where there is one, and always on the emulated one (tests/cuda/emulate.cpp), whose memory is as long
  * as what was asked for: under the address sanitizer, kernels are checked too. */
-#include "cuda.h"
+#include "cuda_packed.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "dev/cpu/cpu_open.h"
@@ -49,6 +49,10 @@ typedef struct there {
 
 static there put_all(device *d, const void *from, size_t bytes) { return (there){d, put(d, from, bytes), bytes}; }
 static void drop(there *t) { t->d->ops->give(t->d, t->at, t->bytes); }
+
+/* `fast` on a GPU has kernels of its own for many rows of whole numbers and for prompts over half-precision caches:
+ * there a row's bits do depend on how many there are (docs/design.md), and results are near. */
+static bool is_bitwise(const bench *b) { return b->is_emulated || b->gpu->exact; }
 
 static void compare(const bench *b, const char *what, const float *got, const float *expected, size_t n, double near,
                     double far) {
@@ -193,7 +197,8 @@ static void encode_blocks(uint8_t *out, size_t n, uint64_t seed) {
     }
 }
 
-static stored store(const bench *b, quant_id type, int64_t n_out, int64_t n_in, bool packed, uint64_t seed) {
+static stored store(const bench *b, quant_id type, int64_t n_out, int64_t n_in, dev_use use, bool packed,
+                    uint64_t seed) {
     const size_t n = (size_t)n_out * (size_t)n_in;
     float *values_of = random_floats(n, 0.3, seed);
     stored s = {.bytes = mem_array(n + 1, 5)};
@@ -206,9 +211,10 @@ static stored store(const bench *b, quant_id type, int64_t n_out, int64_t n_in, 
     assert_true(quant_type_of(type)->bytes(&bytes, n_out, n_in));
     s.m = quant_plain(quant_type_of(type), n_out, n_in, s.bytes, bytes);
     if (b->gpu->ops->weight_open(b->gpu, &s.gpu, &s.m, &err) != QP_OK ||
-        b->ref->ops->weight_open(b->ref, &s.ref, &s.m, &err) != QP_OK ||
-        (packed && b->gpu->ops->weight_pack(b->gpu, &s.gpu, &err) != QP_OK))
+        b->ref->ops->weight_open(b->ref, &s.ref, &s.m, &err) != QP_OK)
         fail_msg("%s", err.text);
+    s.gpu.use = use;
+    if (packed && b->gpu->ops->weight_pack(b->gpu, &s.gpu, &err) != QP_OK) fail_msg("%s", err.text);
     mem_free(values_of);
     return s;
 }
@@ -222,7 +228,7 @@ static void drop_stored(const bench *b, stored *s) {
 static void embed_case(const bench *b, quant_id type, int dim, bool packed, bool add) {
     enum { ROWS = 21, IDS = 6 };
     static const int32_t ids[IDS] = {20, 0, 7, 7, 16, 15};
-    stored s = store(b, type, ROWS, dim, packed, 4);
+    stored s = store(b, type, ROWS, dim, DEV_USE_TABLE, packed, 4);
     float *before = random_floats(IDS * (size_t)dim, 1, 9);
     there gpu = put_all(b->gpu, before, IDS * (size_t)dim * 4), ref = put_all(b->ref, before, gpu.bytes);
     b->gpu->ops->embed(b->gpu, &(embed_args){ids, IDS, &s.gpu, gpu.at, 1.5f, add});
@@ -304,7 +310,7 @@ static void product_case(const bench *b, const product *p) {
     stored s[3];
     int width = 0;
     for (int i = 0; i < p->n_parts; width += p->n_out[i++])
-        s[i] = store(b, p->types[i], p->n_out[i], p->n_in, true, (uint64_t)i + 20);
+        s[i] = store(b, p->types[i], p->n_out[i], p->n_in, DEV_USE_PRODUCT, true, (uint64_t)i + 20);
     const size_t n = (size_t)p->n_rows * (size_t)width;
     float *x = random_floats((size_t)p->n_rows * (size_t)(p->n_in + 3), 1, 1), *before = random_floats(n, 1, 2);
     float *bias = random_floats((size_t)width, 1, 3);
@@ -313,7 +319,8 @@ static void product_case(const bench *b, const product *p) {
     there ref = multiply(b->ref, p, x, before, bias, s, 0, p->n_rows);
     float *got = get(b->gpu, gpu.at, gpu.bytes), *expected = get(b->ref, ref.at, ref.bytes);
     check_product(b, p, s, x, got, expected);
-    for (int row = 0; row<p->n_rows; row += p->n_rows> 2 ? p->n_rows - 1 : 1) {
+    const bool is_same = is_bitwise(b) || p->n_rows <= CUDA_ALIKE_ROWS;
+    for (int row = 0; is_same && row<p->n_rows; row += p->n_rows> 2 ? p->n_rows - 1 : 1) {
         there one = multiply(b->gpu, p, x, before, bias, s, row, 1);
         float *alone = get(b->gpu, one.at, one.bytes);
         assert_memory_equal(alone, got + (size_t)row * (size_t)width, (size_t)width * 4);
@@ -352,7 +359,7 @@ static void products(const bench *b) {
 /* act(first product) * second product. */
 static void gated_case(const bench *b, quant_id type, activation act, int n_rows) {
     enum { IN = 70, OUT = 37 };
-    stored s[] = {store(b, type, OUT, IN, true, 1), store(b, type, OUT, IN, true, 2)};
+    stored s[] = {store(b, type, OUT, IN, DEV_USE_PRODUCT, true, 1), store(b, type, OUT, IN, DEV_USE_PRODUCT, true, 2)};
     const size_t n = (size_t)n_rows * OUT;
     float *x = random_floats((size_t)n_rows * IN, 1, 3), *before = random_floats(2 * n, 1, 4);
     device *const both[] = {b->gpu, b->ref};
@@ -515,9 +522,15 @@ static void attend_case(const bench *b, const shape *c) {
         there *all[] = {&q, &kv[0], &kv[1], &sinks, &out};
         for (size_t k = 0; k < HARNESS_COUNT(all); k++) drop(all[k]);
     }
-    compare(b, "attention", results[0], results[1], out_bytes / 4, 6e-6, 0);
-    if (!b->is_emulated) assert_memory_equal(results[0], results[2], out_bytes);
-    assert_memory_equal(results[0], results[3], out_bytes);
+    const double near = is_bitwise(b) ? 6e-6 : 2e-3;
+    compare(b, "attention", results[0], results[1], out_bytes / 4, near, 0);
+    for (int i = 2; i < 4; i++) {
+        if (!results[i]) continue;
+        if (is_bitwise(b))
+            assert_memory_equal(results[0], results[i], out_bytes);
+        else
+            compare(b, "attention in chunks", results[i], results[1], out_bytes / 4, near, 0);
+    }
     for (int i = 0; i < 4; i++) mem_free(results[i]);
     void *all[] = {queries, sink, keys, mixed, poison};
     for (size_t i = 0; i < HARNESS_COUNT(all); i++) mem_free(all[i]);
@@ -688,7 +701,8 @@ static mixture make_mixture(const bench *b, quant_id type) {
     mixture m;
     for (int i = 0; i < 3; i++)
         for (int e = 0; e < X_EXPERTS; e++) {
-            m.w[i][e] = store(b, type, i == 2 ? X_DIM : X_FFN, i == 2 ? X_FFN : X_DIM, true, (uint64_t)(i * 10 + e));
+            m.w[i][e] = store(b, type, i == 2 ? X_DIM : X_FFN, i == 2 ? X_FFN : X_DIM, DEV_USE_EXPERT, true,
+                              (uint64_t)(i * 10 + e));
             m.gpu[i][e] = m.w[i][e].gpu;
             m.ref[i][e] = m.w[i][e].ref;
         }

@@ -13,7 +13,6 @@ enum {
     SLICE_BYTES = 16 << 20,     /* packed on the host at once */
     UNPACKED_BYTES = 128 << 20, /* of weights as float16 */
     MATVEC_ROWS = 4,            /* of a block */
-    MATVEC_MOST = 16,           /* more rows are unpacked for */
     MATVEC_THREADS = 256,       /* of a group of warps; two groups where shared memory has room */
     UNPACK_THREADS = 256,
     MORE_UNITS = 64, /* that runs may add to the inputs by filling their last ones */
@@ -185,7 +184,7 @@ static size_t blocks_bytes(int n_rows, int n_units) {
 }
 
 qp_status cuda_packed_reserve(cuda_device *c, int max_rows, int64_t max_in, qp_error *err) {
-    if (!has_gemm(c) || c->head.exact || max_rows <= MATVEC_MOST) return QP_OK;
+    if (!has_gemm(c) || c->head.exact || max_rows <= CUDA_ALIKE_ROWS) return QP_OK;
     const size_t bytes = blocks_bytes(max_rows, (int)(max_in / PACKED_UNIT) + MORE_UNITS);
     ERR_TRY(cuda_widen(c, &c->blocks, &c->blocks_bytes, bytes, err));
     return cuda_widen(c, &c->unpacked, &c->unpacked_bytes, UNPACKED_BYTES, err);
@@ -280,7 +279,7 @@ static void gemm(cuda_device *c, const packed_args *a, const cuda_packed *p) {
 }
 
 static bool is_many(const cuda_device *c, const packed_args *a, const cuda_packed *p) {
-    return a->n_rows > MATVEC_MOST && has_gemm(c) && blocks_bytes(a->n_rows, p->n_units) <= c->blocks_bytes &&
+    return a->n_rows > CUDA_ALIKE_ROWS && has_gemm(c) && blocks_bytes(a->n_rows, p->n_units) <= c->blocks_bytes &&
            (size_t)a->n_rows * sizeof(float) <= c->scales_bytes &&
            (size_t)p->n_units * PACKED_UNIT * 2 * GEMM_SIDE <= c->unpacked_bytes;
 }

@@ -8,6 +8,8 @@
 #include "cuda.h"
 #include "pack_cuda.h"
 
+enum { CUDA_ALIKE_ROWS = 16 }; /* a row has the same bits in steps of up to so many; for more, weights are unpacked */
+
 typedef struct cuda_packed {
     kernel_id matvec, unpack;
     int n_units, n_tiles, sum; /* sum: inputs whose activations are summed together */

@@ -14,7 +14,8 @@ _Static_assert(ACT_SILU == 0 && ACT_GELU == 1 && ACT_GELU_TANH == 2 && ACT_RELU 
 /* One thread for a value, in a grid that may be too small for all at once. */
 static launch_shape spread(int64_t n, int64_t rows) {
     const int64_t blocks = (n + THREADS - 1) / THREADS;
-    return (launch_shape){.x = blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, .y = rows, .threads = THREADS};
+    return (launch_shape){
+        .x = blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, .y = rows, .threads = THREADS, .early = true};
 }
 
 static void push(device *d, kernel_id kernel, launch_shape shape, const void *args, size_t bytes) {
@@ -56,7 +57,8 @@ void cuda_norm(device *d, const norm_args *a) {
     if (a->n_rows < 1) return;
     cuda_lock(c);
     if (a->rows) args.rows = launch_table_of(c, a->rows, (size_t)a->n_rows * sizeof *a->rows);
-    const launch_shape shape = {.x = args.heads, .y = a->n_rows, .threads = a->dim < NARROW_NORM ? 32 : THREADS};
+    const launch_shape shape = {
+        .x = args.heads, .y = a->n_rows, .threads = a->dim < NARROW_NORM ? 32 : THREADS, .early = true};
     launch_push(c, KERNEL_k_norm, shape, &args, sizeof args);
     cuda_unlock(c);
 }

@@ -11,6 +11,7 @@
 #ifndef KERNELS_DIGITS_CUH
 #define KERNELS_DIGITS_CUH
 
+#include "order.cuh"
 #include "packed.h"
 #include <stdint.h>
 
@@ -129,17 +130,6 @@ __device__ __forceinline__ float max_nan(float a, float b) {
     float m;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b));
     return m;
-}
-/* What follows may start while this grid still runs; and: what came before has finished and is visible. */
-__device__ __forceinline__ void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
 }
 
 #endif

@@ -7,6 +7,7 @@
 #define DEV_CUDA_KERNELS_KERNEL_CUH
 
 #include "../kargs.h"
+#include "order.cuh"
 
 #ifdef __CUDACC__
 #include <cuda_bf16.h>

@@ -17,6 +17,7 @@ static __device__ __forceinline__ float power_of_two(int exponent) {
 /* The scale is a power of two, so that nothing but the rounding to 16 bits is lost. */
 template <class T> static __device__ void narrow(const k_narrow_args &a) {
     __shared__ float room[8];
+    take_turn();
     const float *x = a.x + (int64_t)blockIdx.x * a.x_stride;
     T *out = (T *)a.out + (int64_t)blockIdx.x * a.out_stride;
     float up = 1;
@@ -110,6 +111,7 @@ static __device__ void multiply_slice(float (*sums)[4], const k_matmul_args &a, 
 /* Grid: [16 outputs][8 TILES rows][experts], a warp for each slice of the inputs. */
 template <class T, int TILES> static __device__ void multiply(const k_matmul_args &a) {
     __shared__ float slices[K_SLICES][TILES][WARP][4];
+    take_turn();
     work w;
     const int first_row = (int)blockIdx.y * 8 * TILES;
     if (!find_work(&w, a) || first_row >= w.n_rows) return;

@@ -39,6 +39,7 @@ template <class T> static __device__ void store_key(const k_kv &kv, uint8_t *pag
 
 template <class T> static __device__ void rope_store(const k_rope_args &a) {
     DYNAMIC_SHARED(float, shared);
+    take_turn();
     const int dim = a.kv.head_dim, kv_heads = a.kv.n_kv_heads, half = a.rot_dims / 2, lane = threadIdx.x % WARP;
     const k_span span = a.spans[blockIdx.y];
     const int64_t row = span.row;
@@ -74,6 +75,7 @@ KERNEL k_rope_store_f32(const k_rope_args a) { rope_store<float>(a); }
 
 template <class T> static __device__ void latent_store(const k_latent_args &a) {
     DYNAMIC_SHARED(float, shared);
+    take_turn();
     const int dim = a.kv.head_dim, rank = a.kv.v_dim, half = a.rot_dims / 2, lane = threadIdx.x % WARP;
     const k_span span = a.spans[blockIdx.y];
     const int64_t row = span.row;

@@ -1,12 +1,14 @@
 /* rows.cu — what is done to rows one by one: embedding, norms, gates, sums, copies.
  *
- * Called through launch.c. Every value is made from its own row alone; a norm's sum depends on the width alone. */
+ * Called through launch.c, all `early`. Every value is made from its own row alone; a norm's sum depends on the width
+ * alone. */
 #include "kernel.cuh"
 
 /* ---- embedding ---- */
 
 /* Grid: [pieces of a row][rows]. */
 template <class T> static __device__ void embed(const k_embed_args &a) {
+    take_turn();
     const int64_t id = a.ids[blockIdx.y];
     const T *table = (const T *)a.table;
     float *out = a.out + (int64_t)blockIdx.y * a.dim;
@@ -26,6 +28,7 @@ KERNEL k_embed_bf16(const k_embed_args a) { embed<bf16>(a); }
 /* Grid: [heads][rows]; the block's width follows from dim. */
 KERNEL k_norm(const k_norm_args a) {
     __shared__ float room[32];
+    take_turn();
     const int64_t row = blockIdx.y, from = a.rows ? a.rows[row] : row, width = (int64_t)a.heads * a.dim;
     const float *x = a.x + from * width + (int64_t)blockIdx.x * a.dim;
     float *out = a.out + row * width + (int64_t)blockIdx.x * a.dim;
@@ -70,6 +73,7 @@ static __device__ float activate(int act, float x) {
 }
 
 KERNEL k_gate(const k_gate_args a) {
+    take_turn();
     for (int64_t i = thread_index(); i < a.n; i += thread_count())
         a.gate[i] = __fmul_rn(activate(a.act, a.gate[i]), a.up ? a.up[i] : 1);
 }
@@ -78,6 +82,7 @@ KERNEL k_gate(const k_gate_args a) {
 static __device__ float clamp(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
 
 KERNEL k_clamped_gate(const k_gate_args a) {
+    take_turn();
     for (int64_t i = thread_index(); i < a.n; i += thread_count()) {
         const float g = a.gate[i] > a.limit ? a.limit : a.gate[i], u = clamp(a.up[i], -a.limit, a.limit);
         a.gate[i] = g * sigmoid(a.alpha * g) * (u + 1);
@@ -85,6 +90,7 @@ KERNEL k_clamped_gate(const k_gate_args a) {
 }
 
 KERNEL k_xielu(const k_xielu_args a) {
+    take_turn();
     for (int64_t i = thread_index(); i < a.n; i += thread_count()) {
         const float x = a.x[i], low = x < a.eps ? x : a.eps;
         const float y = x > 0 ? a.alpha_p * x * x : a.alpha_n * (expm1f(low) - x);
@@ -93,6 +99,7 @@ KERNEL k_xielu(const k_xielu_args a) {
 }
 
 KERNEL k_limit(const k_limit_args a) {
+    take_turn();
     for (int64_t i = thread_index(); i < a.n; i += thread_count()) {
         float x = a.x[i] * a.scale;
         if (a.cap != 0) x = a.cap * tanhf(x / a.cap);
@@ -101,6 +108,7 @@ KERNEL k_limit(const k_limit_args a) {
 }
 
 KERNEL k_add(const k_add_args a) {
+    take_turn();
     for (int64_t i = thread_index(); i < a.n; i += thread_count()) {
         const float scale = a.row_gate ? __fmul_rn(a.scale, sigmoid(a.row_gate[i / a.dim])) : a.scale;
         a.to[i] = __fmaf_rn(scale, a.from[i], a.to[i]);
@@ -110,6 +118,7 @@ KERNEL k_add(const k_add_args a) {
 /* ---- copies: grid [pieces][blocks] ---- */
 
 template <class T> static __device__ void copy(const k_copy_args &a) {
+    take_turn();
     T *to = (T *)((uint8_t *)a.to + (int64_t)blockIdx.y * a.stride);
     const T *from = (const T *)((const uint8_t *)a.from + (int64_t)blockIdx.y * a.stride);
     for (int64_t i = thread_index(); i < a.bytes / (int64_t)sizeof(T); i += thread_count()) to[i] = from[i];
