@@ -270,26 +270,33 @@ class Inline(Case):
             loading.join()
         self.assertEqual(server.end(), 0)
 
-    def test_a_stream_that_waits_hears_pings(self):
-        """... and then its answer; what goes wrong is its last event."""
+    def stream_that_waits(self):
+        """What a stream gets that comes during a load, which another stream holds up."""
         server = self.serve("--inline-model-loading", "--sse-ping-interval", "0.2")
         with server.open_stream(prompt=PROMPT, max_tokens=1200, ignore_eos=True, stream=True,
                                 loop_detect_window=0):
             wait_until(lambda: server.metric("requests_running") == 1)
             loading = threading.Thread(target=lambda: server.post("/v1/model/load", {"model_name": "twin"}, ADMIN))
             loading.start()
-            wait_until(lambda: server.get("/health")[0] == 503)
+            wait_until(lambda: server.get("/health")[0] == 503 or not loading.is_alive())
+            data = b""
             with server.open_stream(prompt=PROMPT, max_tokens=3, stream=True) as s:
-                data = b""
-                while data.count(b": ping\n\n") < 2:
-                    data += s.recv(4096)
-                self.assertTrue(data.startswith(b"HTTP/1.1 200"))
-                self.assertNotIn(b"data: ", data, "the old model still answers another request")
                 while b"[DONE]\n\n" not in data:
                     data += s.recv(4096)
             loading.join()
-        self.assertIn(b'"model":"twin"', data)
         self.assertEqual(server.end(), 0)
+        return data
+
+    def test_a_stream_that_waits_hears_pings(self):
+        """... and then its answer. Where the load was over too soon, once more."""
+        for _ in range(5):
+            data = self.stream_that_waits()
+            before = data.partition(b"data: ")[0]
+            if before.count(b": ping\n\n") >= 2:
+                break
+        self.assertTrue(data.startswith(b"HTTP/1.1 200"))
+        self.assertGreaterEqual(before.count(b": ping\n\n"), 2, "no pings before the answer")
+        self.assertIn(b'"model":"twin"', data)
 
     def test_switched_off(self):
         server = self.serve()
