@@ -38,7 +38,7 @@ demo: ## installs what is missing, builds, and lets the demo model tell a story
 	@[ -t 1 ] || printf "Once upon a time" # on a terminal the program shows the prompt itself
 	@build/bin/quipu generate -m models/demo -p "Once upon a time" -n 200 --temperature 0.7 --top-p 0.9 --seed 1
 
-check: ## installs what is missing, builds in every kind and runs every test (minutes)
+check: ## installs what is missing, builds with gcc and clang and runs every test (a dozen minutes)
 	@tools/setup.sh demo tests page browser
 	@tools/check.py
 
@@ -50,7 +50,8 @@ bench: ## how fast this machine is and what share of it quipu uses; results in b
 	$(call make-kind,release,build,quipu)
 	@bench/run.sh
 
-fuzz: ## each fuzz target for FUZZ_SECONDS (60)
+fuzz: ## the unit tests under ASan, UBSan and TSan, then each fuzz target for FUZZ_SECONDS (60)
+	@tools/check.py fuzz tsan
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 
 docs: ## writes docs/api.md from the header, runs every command that the documentation shows
