@@ -96,10 +96,20 @@ qp_status __wrap_qp_job_new(qp_job **out, qp_generator *generator, const qp_job_
     return QP_OK;
 }
 
+/* Whoever frees a job may have heard its end before the watch told of it. With the lock. */
+static void unlist(const fake_job *j) {
+    fake_job *before = NULL;
+    for (fake_job *at = engine.first; at && at != j; at = at->next_listed) before = at;
+    *(before ? &before->next_listed : &engine.first) = j->next_listed;
+    if (engine.last == j) engine.last = before;
+    if (!engine.first) wake_clear(engine.wake);
+}
+
 void __wrap_qp_job_free(qp_job *job) {
     fake_job *j = (fake_job *)job;
     if (!j) return;
     bell_lock(&engine.bell);
+    if (j->is_listed) unlist(j);
     fake_job **at = &engine.jobs;
     while (*at != j) at = &(*at)->next;
     *at = j->next;

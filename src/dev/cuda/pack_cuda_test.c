@@ -84,7 +84,8 @@ static double half_at(const uint8_t *p) {
 static double weight_at(const cuda_run *r, const uint8_t *unit, int row, int k) {
     const uint8_t *scales = unit + r->bits * 512;
     const int n = PACKED_UNIT / r->group, j = k / r->group, pair = 2 * (row % 8) + row / 8;
-    const double code = code_at(unit, r->bits, row, k), d = half_at(scales + 32 * j + 2 * pair);
+    const bool has_own = r->scales <= PACKED_MIN; /* each group: a float16 */
+    const double code = code_at(unit, r->bits, row, k), d = has_own ? half_at(scales + 32 * j + 2 * pair) : 0;
     const double super = half_at(scales + 2 * pair);
     switch (r->scales) {
     case PACKED_PLAIN:
