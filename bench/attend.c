@@ -5,6 +5,7 @@
  * bench_attend`. Between repeats of a decode step as many other layers' keys and values are read as a real model would
  * read weights, so that caches are cold. On a machine that others use, too, limits change from moment to moment: after
  * each step the same memory is read plainly, and the share is the median of the ratios of such pairs. */
+#include "figures.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/pool.h"
@@ -39,11 +40,6 @@ static void *take(device *d, size_t bytes) {
     if (d->ops->take(d, &memory, bytes, &err) == QP_OK) return memory;
     fprintf(stderr, "attend: %s\n", err.text);
     exit(1);
-}
-
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* Halves near 1, with different signs: no speed depends on values, but NaN and denormals would. */
@@ -92,11 +88,6 @@ typedef struct answer {
     double seconds, share; /* of the reading speed */
 } answer;
 
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, by_size);
-    return values[n / 2];
-}
-
 /* Layer after layer; what is read plainly lies half way round. */
 static answer run(device *d, pool *p, const setup *s) {
     enum { MOST = REPEATS * MOST_LAYERS };
@@ -114,7 +105,7 @@ static answer run(device *d, pool *p, const setup *s) {
         seconds[i] = took;
         shares[i] = read / (double)s->layer_bytes * s->tokens / took;
     }
-    return (answer){median(seconds, n), median(shares, n)};
+    return (answer){figures_median(seconds, (size_t)n), figures_median(shares, (size_t)n)};
 }
 
 /* ---- setting up ---- */

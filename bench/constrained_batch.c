@@ -12,6 +12,7 @@
  * `longer_outside` is what constraints add there, as a share of the free step. It is all that they add where the model
  * has all cores, since masks are then made when they are asked for. `cold` is the first constrained run of all, when no
  * mask is remembered. */
+#include "figures.h"
 #include <quipu.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,11 +25,6 @@ static void need(qp_status status, const qp_error *err) {
     if (status == QP_OK) return;
     fprintf(stderr, "constrained_batch: %s\n", err->text);
     exit(1);
-}
-
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* Different in names, types and bounds, and without an end. */
@@ -92,7 +88,7 @@ static round_result run(qp_generator *gen, qp_grammar **grammars, bool forces, s
 static double percentile(const double *all, int n, double share) {
     double sorted[MOST_ROUNDS];
     memcpy(sorted, all, (size_t)n * sizeof *all);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+    figures_sort(sorted, (size_t)n);
     return sorted[(int)(share * (n - 1))];
 }
 

@@ -5,6 +5,7 @@
  * Weights of LAYERS layers and the output matrix of the 1.1B TinyLlama shape, 2 GB and more in all, so that no cache
  * holds them; first one row (decode), then 512 rows (prompt) over fewer layers. Each round measures the limit, then
  * the product, so that a busy neighbour slows both; printed are medians of the rounds and of their shares. */
+#include "figures.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "dev/dev.h"
@@ -87,16 +88,6 @@ static void step(network *n, int n_layers, int n_rows) {
     if (n_rows == 1) multiply(n, (const dev_weight *const[]){&n->head}, 1, 1);
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return values[n / 2];
-}
-
 static double seconds_of(network *n, int n_layers, int n_rows) {
     const double start = clock_now();
     step(n, n_layers, n_rows);
@@ -114,8 +105,9 @@ static void decode(network *n, const dev_measure_options *options, int rounds, d
         speeds[r] = bytes / ((a + b) / 2) / 1e9;
         shares[r] = speeds[r] / limits[r];
     }
-    printf("decode: %.2f GB/s of %.2f read, share %.1f %% (highest %.1f %%)\n", median(speeds, rounds),
-           median(limits, rounds), 100 * median(shares, rounds), 100 * shares[rounds - 1]);
+    printf("decode: %.2f GB/s of %.2f read, share %.1f %% (highest %.1f %%)\n", figures_median(speeds, (size_t)rounds),
+           figures_median(limits, (size_t)rounds), 100 * figures_median(shares, (size_t)rounds),
+           100 * shares[rounds - 1]);
 }
 
 static void prompt(network *n, const dev_measure_options *options, int rounds) {
@@ -137,8 +129,9 @@ static void prompt(network *n, const dev_measure_options *options, int rounds) {
         speeds[r] = flops / seconds_of(n, LAYERS, ROWS) / 1e9;
         shares[r] = speeds[r] / limits[r];
     }
-    printf("prompt: %.0f GFLOP/s of %.0f %s, share %.1f %% (highest %.1f %%)\n", median(speeds, rounds),
-           median(limits, rounds), name, 100 * median(shares, rounds), 100 * shares[rounds - 1]);
+    printf("prompt: %.0f GFLOP/s of %.0f %s, share %.1f %% (highest %.1f %%)\n", figures_median(speeds, (size_t)rounds),
+           figures_median(limits, (size_t)rounds), name, 100 * figures_median(shares, (size_t)rounds),
+           100 * shares[rounds - 1]);
 }
 
 int main(int argc, char **argv) {

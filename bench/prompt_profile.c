@@ -8,6 +8,7 @@
  * multiplies, else GB/s of the activations that it reads and writes. The last lines compare the whole with the best
  * arithmetic of the machine: measured before and after each prompt, so that a busy neighbour slows both, and the share
  * is the median of the prompts' shares. */
+#include "figures.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "model/model.h"
@@ -173,16 +174,6 @@ static double run(prompt *p) {
 
 /* ---- telling ---- */
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return values[n / 2];
-}
-
 static int by_seconds(const void *a, const void *b) {
     const double x = ((const kind *)a)->of[0], y = ((const kind *)b)->of[0];
     return (x < y) - (x > y);
@@ -213,10 +204,10 @@ static double best_compute(const device *d) {
 static void tell_all(double *whole, double *limits, int repeats) {
     double shares[MOST_REPEATS], rest, work = 0;
     for (int r = 0; r < repeats; r++) shares[r] = 2e-9 / (limits[r] + limits[r + 1]) / whole[r];
-    const double seconds = median(whole, repeats);
+    const double seconds = figures_median(whole, (size_t)repeats);
     rest = seconds;
     for (int i = 0; i < n_kinds; i++) {
-        kinds[i].of[0] = median(kinds[i].of, repeats);
+        kinds[i].of[0] = figures_median(kinds[i].of, (size_t)repeats);
         rest -= kinds[i].of[0];
         if (!strncmp(kinds[i].name, "product", 7)) work += kinds[i].work;
     }
@@ -226,7 +217,8 @@ static void tell_all(double *whole, double *limits, int repeats) {
     tell("beside the ops", 0, rest, seconds, 0, 0);
     tell("whole", 0, seconds, seconds, work, 0);
     printf("least %.2f ms, most %.2f ms; machine %.0f GFLOP/s; products of the whole time %.1f %% of it\n",
-           whole[0] * 1e3, whole[repeats - 1] * 1e3, median(limits, repeats + 1), 100 * work * median(shares, repeats));
+           whole[0] * 1e3, whole[repeats - 1] * 1e3, figures_median(limits, (size_t)repeats + 1),
+           100 * work * figures_median(shares, (size_t)repeats));
 }
 
 int main(int argc, char **argv) {

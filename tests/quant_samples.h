@@ -11,6 +11,36 @@
 #include "base/rng.h"
 #include "quant/quant.h"
 
+/* ---- the formats, and the blocks that GGUF's are drawn from ---- */
+
+typedef struct sample_format {
+    quant_id id;
+    int variant; /* as of sample_open */
+} sample_format;
+
+static const sample_format sample_formats[] = {
+    {QUANT_EXL2, 0},  {QUANT_GPTQ, 2},     {QUANT_GPTQ, 3},    {QUANT_GPTQ, 4},   {QUANT_GPTQ, 8},  {QUANT_GPTQ, 20},
+    {QUANT_AWQ, 0},   {QUANT_AWQ_GEMV, 0}, {QUANT_Q4_0, 0},    {QUANT_Q4_1, 0},   {QUANT_Q5_0, 0},  {QUANT_Q5_1, 0},
+    {QUANT_Q8_0, 0},  {QUANT_Q2_K, 0},     {QUANT_Q3_K, 0},    {QUANT_Q4_K, 0},   {QUANT_Q5_K, 0},  {QUANT_Q6_K, 0},
+    {QUANT_IQ1_S, 0}, {QUANT_IQ1_M, 0},    {QUANT_IQ2_XXS, 0}, {QUANT_IQ2_XS, 0}, {QUANT_IQ2_S, 0}, {QUANT_IQ3_XXS, 0},
+    {QUANT_IQ3_S, 0}, {QUANT_IQ4_NL, 0},   {QUANT_IQ4_XS, 0},  {QUANT_TQ1_0, 0},  {QUANT_TQ2_0, 0}, {QUANT_MXFP4, 0},
+};
+
+/* What GPUs keep as whole numbers: all but the last, whose scales are powers. */
+enum { SAMPLE_FORMATS = HARNESS_COUNT(sample_formats), SAMPLE_WHOLE = SAMPLE_FORMATS - 1 };
+
+static json_t *sample_goldens;
+
+static inline int sample_read_goldens(void **state) {
+    return json_load_path(&sample_goldens, QUIPU_SOURCE "/tests/golden/gguf_blocks.json", 4 << 20, NULL) != QP_OK;
+}
+static inline int sample_drop_goldens(void **state) {
+    json_decref(sample_goldens);
+    return 0;
+}
+
+/* ---- a matrix ---- */
+
 typedef struct sample {
     quant_matrix m;
     uint8_t *memory[QUANT_PARTS];
@@ -109,8 +139,7 @@ static inline void sample_gptq(sample *s, int bits, bool ordered) {
 }
 
 /* variant: bits of GPTQ, plus 16 for a scattered order; ignored elsewhere. n_in a multiple of 256. */
-static inline void sample_open(sample *s, quant_id id, int variant, int64_t n_out, int64_t n_in,
-                               const json_t *goldens) {
+static inline void sample_open(sample *s, quant_id id, int variant, int64_t n_out, int64_t n_in) {
     *s = (sample){.m = {.type = quant_type_of(id), .n_out = n_out, .n_in = n_in}};
     if (id == QUANT_EXL2)
         sample_exl2(s);
@@ -119,7 +148,7 @@ static inline void sample_open(sample *s, quant_id id, int variant, int64_t n_ou
     else if (id == QUANT_AWQ || id == QUANT_AWQ_GEMV)
         sample_gptq(s, 4, false);
     else
-        sample_blocks(s, goldens);
+        sample_blocks(s, sample_goldens);
     qp_error err = {0};
     if (quant_open(&s->m, "sample", &err)) fail_msg("%s: %s", s->m.type->name, err.text);
 }

@@ -4,6 +4,10 @@
 #include "base/json.h"
 #include <string.h>
 
+#define QWEN2_VL                                                                                                       \
+    "{\"hidden_size\":8192,\"intermediate_size\":29568,\"num_hidden_layers\":80,\"num_attention_heads\":64,"           \
+    "\"num_key_value_heads\":8,\"vocab_size\":152064,\"rms_norm_eps\":1e-5,\"rope_theta\":1000000}"
+
 static const struct {
     const char *model_type, *family, *defaults;
 } families[] = {
@@ -20,12 +24,8 @@ static const struct {
     {"qwen2", "Qwen2ForCausalLM",
      "{\"hidden_size\":4096,\"intermediate_size\":22016,\"num_hidden_layers\":32,\"num_attention_heads\":32,"
      "\"vocab_size\":151936}"},
-    {"qwen2_vl_text", "Qwen2ForCausalLM",
-     "{\"hidden_size\":8192,\"intermediate_size\":29568,\"num_hidden_layers\":80,\"num_attention_heads\":64,"
-     "\"num_key_value_heads\":8,\"vocab_size\":152064,\"rms_norm_eps\":1e-5,\"rope_theta\":1000000}"},
-    {"qwen2_5_vl_text", "Qwen2ForCausalLM",
-     "{\"hidden_size\":8192,\"intermediate_size\":29568,\"num_hidden_layers\":80,\"num_attention_heads\":64,"
-     "\"num_key_value_heads\":8,\"vocab_size\":152064,\"rms_norm_eps\":1e-5,\"rope_theta\":1000000}"},
+    {"qwen2_vl_text", "Qwen2ForCausalLM", QWEN2_VL},
+    {"qwen2_5_vl_text", "Qwen2ForCausalLM", QWEN2_VL},
     {"qwen3", "Qwen3ForCausalLM",
      "{\"hidden_size\":4096,\"intermediate_size\":22016,\"num_hidden_layers\":32,\"num_attention_heads\":32,"
      "\"vocab_size\":151936}"},

@@ -5,27 +5,6 @@
 #include "quant_samples.h"
 #include <math.h>
 
-static json_t *goldens;
-
-static int read_goldens(void **state) {
-    return json_load_path(&goldens, QUIPU_SOURCE "/tests/golden/gguf_blocks.json", 4 << 20, NULL) != QP_OK;
-}
-static int drop_goldens(void **state) {
-    json_decref(goldens);
-    return 0;
-}
-
-static const struct format {
-    quant_id id;
-    int variant;
-} formats[] = {
-    {QUANT_EXL2, 0},  {QUANT_GPTQ, 2},     {QUANT_GPTQ, 3},    {QUANT_GPTQ, 4},   {QUANT_GPTQ, 8},  {QUANT_GPTQ, 20},
-    {QUANT_AWQ, 0},   {QUANT_AWQ_GEMV, 0}, {QUANT_Q4_0, 0},    {QUANT_Q4_1, 0},   {QUANT_Q5_0, 0},  {QUANT_Q5_1, 0},
-    {QUANT_Q8_0, 0},  {QUANT_Q2_K, 0},     {QUANT_Q3_K, 0},    {QUANT_Q4_K, 0},   {QUANT_Q5_K, 0},  {QUANT_Q6_K, 0},
-    {QUANT_IQ1_S, 0}, {QUANT_IQ1_M, 0},    {QUANT_IQ2_XXS, 0}, {QUANT_IQ2_XS, 0}, {QUANT_IQ2_S, 0}, {QUANT_IQ3_XXS, 0},
-    {QUANT_IQ3_S, 0}, {QUANT_IQ4_NL, 0},   {QUANT_IQ4_XS, 0},  {QUANT_TQ1_0, 0},  {QUANT_TQ2_0, 0}, {QUANT_MXFP4, 0},
-};
-
 static const struct size {
     int n_out, n_in, n_rows;
 } sizes[] = {{1, 256, 1}, {16, 512, 2}, {17, 256, 3}, {33, 1024, 5}, {100, 512, 8}, {130, 256, 9}, {67, 768, 37}};
@@ -73,8 +52,8 @@ static void expect(world *w) {
     }
 }
 
-static void build(world *w, const struct format *f, const struct size *size, bool whole) {
-    sample_open(&w->s, f->id, f->variant, size->n_out, size->n_in, goldens);
+static void build(world *w, const sample_format *f, const struct size *size, bool whole) {
+    sample_open(&w->s, f->id, f->variant, size->n_out, size->n_in);
     w->n_rows = size->n_rows;
     w->whole = whole;
     for (size_t i = 0; i < (size_t)(size->n_rows * size->n_in); i++) w->x[i] = random_x(i, whole);
@@ -144,9 +123,9 @@ static void products_are_right(void **state) {
         }
         device *fast = open_level(dev_cpu_level(i), 1 + i % 2 * 2, false),
                *exact = open_level(dev_cpu_level(i), 2, true);
-        for (size_t f = 0; f < HARNESS_COUNT(formats); f += FORMAT_STEP)
+        for (size_t f = 0; f < SAMPLE_FORMATS; f += FORMAT_STEP)
             for (size_t s = 0; s < HARNESS_COUNT(sizes); s++) {
-                build(w, &formats[f], &sizes[s], s % 2 == 0);
+                build(w, &sample_formats[f], &sizes[s], s % 2 == 0);
                 check_weight(fast, w, true);
                 if (s < 3 || s == HARNESS_COUNT(sizes) - 1) check_weight(exact, w, false);
                 sample_close(&w->s);
@@ -159,7 +138,7 @@ static void products_are_right(void **state) {
 
 /* Three parts of one op: two orders and none. */
 static void orders_mix(void **state) {
-    static const struct format parts[3] = {{QUANT_EXL2, 0}, {QUANT_GPTQ, 20}, {QUANT_Q4_K, 0}};
+    static const sample_format parts[3] = {{QUANT_EXL2, 0}, {QUANT_GPTQ, 20}, {QUANT_Q4_K, 0}};
     world *w[3];
     device *d = open_level(NULL, 2, false);
     dev_weight weights[3];
@@ -189,7 +168,7 @@ static void packing_owes_nothing_after_a_failure(void **state) {
     device *d = open_level(NULL, 1, false);
     sample s;
     dev_weight weight;
-    sample_open(&s, QUANT_Q4_0, 0, 20, 256, goldens);
+    sample_open(&s, QUANT_Q4_0, 0, 20, 256);
     assert_int_equal(d->ops->weight_open(d, &weight, &s.m, NULL), QP_OK);
     for (int n = 0; n < 2 && cpu_of(d)->matmul.grouped; n++) {
         mem_fail_after(n);
@@ -207,11 +186,11 @@ static void embeds(void **state) {
     for (int i = 0; dev_cpu_level(i); i++) {
         if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
         device *d = open_level(dev_cpu_level(i), 2, false);
-        for (size_t f = 0; f < HARNESS_COUNT(formats); f++) {
+        for (size_t f = 0; f < SAMPLE_FORMATS; f++) {
             sample s;
             dev_weight table;
             float out[3 * 256], row[256];
-            sample_open(&s, formats[f].id, formats[f].variant, 5, 256, goldens);
+            sample_open(&s, sample_formats[f].id, sample_formats[f].variant, 5, 256);
             assert_int_equal(d->ops->weight_open(d, &table, &s.m, NULL), QP_OK);
             d->ops->embed(d, &(embed_args){.ids = ids, .n_rows = 3, .table = &table, .out = out, .scale = 2});
             for (int r = 0; r < 3; r++) {
@@ -229,7 +208,7 @@ static void embeds(void **state) {
 static void bad_activations_show(void **state) {
     world *w = MEM_NEW(world);
     device *d = open_level(NULL, 1, false);
-    build(w, &(struct format){QUANT_Q4_0, 0}, &(struct size){17, 256, 3}, true);
+    build(w, &(sample_format){QUANT_Q4_0, 0}, &(struct size){17, 256, 3}, true);
     w->x[256 + 40] = NAN;
     w->x[512 + 200] = INFINITY;
     dev_weight weight;
@@ -256,5 +235,5 @@ int main(void) {
         cmocka_unit_test(embeds),
         cmocka_unit_test(bad_activations_show),
     };
-    return cmocka_run_group_tests(tests, read_goldens, drop_goldens);
+    return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }

@@ -5,27 +5,6 @@
 #include "cuda_harness.h"
 #include <math.h>
 
-static json_t *goldens;
-
-static int read_goldens(void **state) {
-    return json_load_path(&goldens, QUIPU_SOURCE "/tests/golden/gguf_blocks.json", 4 << 20, NULL) != QP_OK;
-}
-static int drop_goldens(void **state) {
-    json_decref(goldens);
-    return 0;
-}
-
-static const struct format {
-    quant_id id;
-    int variant;
-} formats[] = {
-    {QUANT_EXL2, 0},  {QUANT_GPTQ, 2},     {QUANT_GPTQ, 3},    {QUANT_GPTQ, 4},   {QUANT_GPTQ, 8},  {QUANT_GPTQ, 20},
-    {QUANT_AWQ, 0},   {QUANT_AWQ_GEMV, 0}, {QUANT_Q4_0, 0},    {QUANT_Q4_1, 0},   {QUANT_Q5_0, 0},  {QUANT_Q5_1, 0},
-    {QUANT_Q8_0, 0},  {QUANT_Q2_K, 0},     {QUANT_Q3_K, 0},    {QUANT_Q4_K, 0},   {QUANT_Q5_K, 0},  {QUANT_Q6_K, 0},
-    {QUANT_IQ1_S, 0}, {QUANT_IQ1_M, 0},    {QUANT_IQ2_XXS, 0}, {QUANT_IQ2_XS, 0}, {QUANT_IQ2_S, 0}, {QUANT_IQ3_XXS, 0},
-    {QUANT_IQ3_S, 0}, {QUANT_IQ4_NL, 0},   {QUANT_IQ4_XS, 0},  {QUANT_TQ1_0, 0},  {QUANT_TQ2_0, 0},
-};
-
 static const struct size {
     int n_out, n_in, n_rows;
 } sizes[] = {{1, 256, 1}, {17, 768, 3}, {33, 1024, 5}, {130, 512, 16}, {300, 256, 17}, {67, 1024, 300}};
@@ -74,10 +53,10 @@ static float *fill(size_t n, size_t seed) {
     return values;
 }
 
-static void build(world *w, device *gpu, const struct format *f, const struct size *size) {
+static void build(world *w, device *gpu, const sample_format *f, const struct size *size) {
     const size_t n_out = (size_t)size->n_out * (size_t)size->n_rows, n_x = (size_t)size->n_in * (size_t)size->n_rows;
     qp_error err;
-    sample_open(&w->s, f->id, f->variant, size->n_out, size->n_in, goldens);
+    sample_open(&w->s, f->id, f->variant, size->n_out, size->n_in);
     w->gpu = gpu;
     w->n_rows = size->n_rows;
     w->x = fill(n_x, 0), w->bias = fill((size_t)size->n_out, 7), w->before = fill(n_out, 99), w->out = fill(n_out, 1);
@@ -133,7 +112,7 @@ static void check_values(const world *w) {
                      (long long)w->s.m.n_out, w->n_rows, (double)w->out[i], w->expected[i], w->bound[i]);
 }
 
-static void products(device *gpu, const struct format *f) {
+static void products(device *gpu, const sample_format *f) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         world w;
         build(&w, gpu, f, &sizes[i]);
@@ -159,11 +138,11 @@ static void every_format_is_multiplied(void **state) {
     qp_error err;
     if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
     assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
-    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) products(gpu, &formats[f]);
+    for (size_t f = 0; f < SAMPLE_WHOLE; f++) products(gpu, &sample_formats[f]);
     dev_close(gpu);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_is_multiplied)};
-    return cmocka_run_group_tests(tests, read_goldens, drop_goldens);
+    return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }

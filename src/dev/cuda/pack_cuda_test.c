@@ -4,16 +4,6 @@
 #include "quant_samples.h"
 #include <math.h>
 
-static json_t *goldens;
-
-static int read_goldens(void **state) {
-    return json_load_path(&goldens, QUIPU_SOURCE "/tests/golden/gguf_blocks.json", 4 << 20, NULL) != QP_OK;
-}
-static int drop_goldens(void **state) {
-    json_decref(goldens);
-    return 0;
-}
-
 /* ---- reading back ---- */
 
 /* A register is the OR of pieces of words: moved right by `shift`, then masked byte by byte. */
@@ -104,17 +94,6 @@ static double weight_at(const cuda_run *r, const uint8_t *unit, int row, int k) 
 
 /* ---- the tests ---- */
 
-static const struct format {
-    quant_id id;
-    int variant;
-} formats[] = {
-    {QUANT_EXL2, 0},  {QUANT_GPTQ, 2},     {QUANT_GPTQ, 3},    {QUANT_GPTQ, 4},   {QUANT_GPTQ, 8},  {QUANT_GPTQ, 20},
-    {QUANT_AWQ, 0},   {QUANT_AWQ_GEMV, 0}, {QUANT_Q4_0, 0},    {QUANT_Q4_1, 0},   {QUANT_Q5_0, 0},  {QUANT_Q5_1, 0},
-    {QUANT_Q8_0, 0},  {QUANT_Q2_K, 0},     {QUANT_Q3_K, 0},    {QUANT_Q4_K, 0},   {QUANT_Q5_K, 0},  {QUANT_Q6_K, 0},
-    {QUANT_IQ1_S, 0}, {QUANT_IQ1_M, 0},    {QUANT_IQ2_XXS, 0}, {QUANT_IQ2_XS, 0}, {QUANT_IQ2_S, 0}, {QUANT_IQ3_XXS, 0},
-    {QUANT_IQ3_S, 0}, {QUANT_IQ4_NL, 0},   {QUANT_IQ4_XS, 0},  {QUANT_TQ1_0, 0},  {QUANT_TQ2_0, 0},
-};
-
 static const struct size { int n_out, n_in; } sizes[] = {{16, 256}, {33, 1024}, {50, 768}};
 
 static const cuda_run *run_of_unit(const cuda_plan *p, int u) {
@@ -151,12 +130,12 @@ static void check_row(const cuda_plan *p, const quant_matrix *m, const uint8_t *
 }
 
 static void every_format_reads_back(void **state) {
-    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
+    for (size_t f = 0; f < SAMPLE_WHOLE; f++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             sample s;
             cuda_plan p;
             bool possible;
-            sample_open(&s, formats[f].id, formats[f].variant, sizes[i].n_out, sizes[i].n_in, goldens);
+            sample_open(&s, sample_formats[f].id, sample_formats[f].variant, sizes[i].n_out, sizes[i].n_in);
             assert_int_equal(pack_cuda_plan(&p, &possible, &s.m, NULL), QP_OK);
             if (!possible) fail_msg("%s has no plan", s.m.type->name);
             uint8_t *tiles = mem_array((size_t)p.n_tiles, p.tile_bytes);
@@ -186,7 +165,7 @@ static void a_plan_needs_memory(void **state) {
     cuda_plan p;
     bool possible;
     qp_error err;
-    sample_open(&s, QUANT_EXL2, 0, 16, 512, goldens);
+    sample_open(&s, QUANT_EXL2, 0, 16, 512);
     mem_fail_after(0);
     assert_int_equal(pack_cuda_plan(&p, &possible, &s.m, &err), QP_NO_MEMORY);
     mem_fail_after(-1);
@@ -199,5 +178,5 @@ int main(void) {
         cmocka_unit_test(what_is_no_whole_numbers_has_no_plan),
         cmocka_unit_test(a_plan_needs_memory),
     };
-    return cmocka_run_group_tests(tests, read_goldens, drop_goldens);
+    return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }
