@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 typedef struct server_here {
     config settings;
@@ -54,6 +55,27 @@ static inline int server_here_connect(const server_here *h) {
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;
+}
+
+/* A request with a body, or without: "GET /health" and NULL. */
+static inline void server_here_ask(int fd, const char *line, const char *body) {
+    char text[1024];
+    const int bytes = snprintf(text, sizeof text, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
+                               line, body ? strlen(body) : 0, body ? body : "");
+    assert_true(bytes < (int)sizeof text);
+    assert_int_equal(send(fd, text, (size_t)bytes, 0), bytes);
+}
+
+/* Appends what comes until `wanted` is in it or the connection ends. */
+static inline bool server_here_read(int fd, char *answer, size_t capacity, const char *wanted) {
+    size_t n = strlen(answer);
+    while (!strstr(answer, wanted)) {
+        const ssize_t more = recv(fd, answer + n, capacity - 1 - n, 0);
+        if (more <= 0) return false;
+        n += (size_t)more;
+        answer[n] = 0;
+    }
+    return true;
 }
 
 #endif

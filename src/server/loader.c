@@ -137,9 +137,9 @@ static void end_onlookers(loader *l) {
 
 /* ---- taking away ---- */
 
-static void take_away(loader *l, bool skip_queue) {
+static void end_old(loader *l, bool skip_queue) {
     struct server *s = l->server;
-    model_slot *old = models_put(s->models, NULL);
+    model_slot *old = s->models->leaving; /* by this thread alone, while the work runs */
     if (!old) return;
     slog_say(s->log, QP_LOG_INFO, "unloading %s", old->id);
     if (skip_queue) pump_cancel(s->pump, NULL, CAUSE_UNLOAD);
@@ -147,6 +147,7 @@ static void take_away(loader *l, bool skip_queue) {
     while (!models_wait_alone(old, clock_now() + 0.5))
         if (skip_queue) pump_cancel(s->pump, NULL, CAUSE_UNLOAD);
     qp_generator_stats stats;
+    models_release(s->models);
     qp_generator_get_stats(old->generator, &stats);
     metrics_keep(s->metrics, &stats);
     models_drop(old);
@@ -280,7 +281,7 @@ static void load(loader *l) {
     struct server *s = l->server;
     model_slot *fresh = NULL;
     const double began = clock_now();
-    take_away(l, l->order.skip_queue);
+    end_old(l, l->order.skip_queue);
     slog_say(s->log, QP_LOG_INFO, "loading %s from %s", l->order.id, l->order.path);
     const qp_log warn = {slog_line, s->log};
     l->status = load_settings_complete(&l->order, s->config, &warn, &l->error);
@@ -331,7 +332,7 @@ static void *run(void *user) {
         load(l);
         break;
     case LOAD_UNLOAD:
-        take_away(l, l->order.skip_queue);
+        end_old(l, l->order.skip_queue);
         break;
     case LOAD_ADAPTERS:
         change_adapters(l);
@@ -356,13 +357,16 @@ static qp_status start_thread(loader *l, qp_error *err) {
     l->status = QP_OK;
     l->error = (qp_error){0};
     l->done = l->total = 0;
+    /* Now and not on the thread: whoever asks after this was accepted never gets the old model. */
+    if (l->kind != LOAD_ADAPTERS) models_retire(l->server->models);
     sigset_t before;
     signals_block(&before);
     const int failed = pthread_create(&l->thread, NULL, run, l);
     signals_restore(&before);
-    if (failed) return err_set(err, QP_NO_MEMORY, 0, "no thread for loading: %s", strerror(failed));
-    l->has_thread = l->is_running = true;
-    return QP_OK;
+    l->has_thread = l->is_running = !failed;
+    if (!failed) return QP_OK;
+    if (l->kind != LOAD_ADAPTERS) models_put(l->server->models, models_release(l->server->models));
+    return err_set(err, QP_NO_MEMORY, 0, "no thread for loading: %s", strerror(failed));
 }
 
 static qp_status is_busy(const loader *l, qp_error *err) {

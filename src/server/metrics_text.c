@@ -305,7 +305,7 @@ static void escape_label(char *out, size_t capacity, const char *text) {
 }
 
 void metrics_write(strbuf *out, struct server *s) {
-    model_slot *m = models_take(s);
+    model_slot *m = models_take_working(s);
     qp_generator_stats stats = {0};
     char name[540];
     writer w = {.out = out,

@@ -1,7 +1,7 @@
 /* models.c — the loaded model: taken and let go by requests, put in and taken out by loader.c, and its card.
  *
- * The pointer to the loaded model is under one lock; the slot counts its users. Unloading clears the pointer, so new
- * requests find nothing, and waits until it holds the last use. */
+ * The pointer to the loaded model is under one lock; the slot counts its users. Unloading makes it the one that
+ * leaves, so new requests find nothing, and waits until it holds the last use. */
 #include "models_impl.h"
 #include "adapters.h"
 #include "base/clock.h"
@@ -39,15 +39,33 @@ model_slot *models_put(models *all, model_slot *fresh) {
     return old;
 }
 
-model_slot *models_take(struct server *s) {
+void models_retire(models *all) {
+    bell_lock(&all->bell);
+    all->leaving = all->loaded;
+    all->loaded = NULL;
+    bell_unlock(&all->bell);
+}
+
+model_slot *models_release(models *all) {
+    bell_lock(&all->bell);
+    model_slot *m = all->leaving;
+    all->leaving = NULL;
+    bell_unlock(&all->bell);
+    return m;
+}
+
+static model_slot *take(const struct server *s, bool or_leaving) {
     models *all = s->models;
     if (!all) return NULL;
     bell_lock(&all->bell);
-    model_slot *m = all->loaded;
+    model_slot *m = all->loaded || !or_leaving ? all->loaded : all->leaving;
     if (m) atomic_fetch_add(&m->users, 1);
     bell_unlock(&all->bell);
     return m;
 }
+
+model_slot *models_take(struct server *s) { return take(s, false); }
+model_slot *models_take_working(struct server *s) { return take(s, true); }
 
 void models_slot_free(model_slot *m) {
     if (!m) return;
@@ -101,6 +119,13 @@ static bool load_inline(http_request *r, const model_slot *m, const char *name) 
     return true;
 }
 
+/* A load may end between the two looks: its model is there then. */
+static model_slot *take_for_request(struct server *s) {
+    double share;
+    model_slot *m = models_take(s);
+    return m || loader_is_running(s, &share) ? m : models_take(s);
+}
+
 static void refuse_without_model(http_request *r) {
     struct server *s = r->server;
     double share;
@@ -115,7 +140,7 @@ static void refuse_without_model(http_request *r) {
 model_slot *models_for_request(http_request *r, const char *name) {
     struct server *s = r->server;
     const bool is_draining = atomic_load(&s->is_draining);
-    model_slot *m = is_draining ? NULL : models_take(s);
+    model_slot *m = is_draining ? NULL : take_for_request(s);
     const bool is_named = m && is_name_of(m, name);
     if (!is_named && !is_draining && load_inline(r, m, name)) return models_drop(m), NULL;
     if (!m) return refuse_without_model(r), NULL;

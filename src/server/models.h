@@ -40,6 +40,8 @@ typedef struct model_slot {
 
 /* The loaded model, held; NULL if there is none. */
 model_slot *models_take(struct server *s);
+/* Whose engine may be at work: the loaded one, or the one that leaves. For figures; held; NULL if there is none. */
+model_slot *models_take_working(struct server *s);
 void models_drop(model_slot *m);
 
 /* The model that answers a request whose field `model` is `name` (NULL: not given), held. NULL: the request has been

@@ -11,6 +11,7 @@ struct models {
     struct server *server;
     bell bell; /* rings when a use ends */
     model_slot *loaded;
+    model_slot *leaving; /* taken away, and not yet let go by all */
 };
 
 qp_status models_new(models **out, struct server *s, qp_error *err);
@@ -18,6 +19,10 @@ qp_status models_new(models **out, struct server *s, qp_error *err);
 void models_free(models *all);
 /* Puts another model (NULL: none) in the place of the loaded one; gives back the old one with its use. */
 model_slot *models_put(models *all, model_slot *fresh);
+/* Takes the loaded model away from new requests; it is `leaving` then, with the use that it had. */
+void models_retire(models *all);
+/* The one that leaves, no longer listed, with that use; NULL: none. */
+model_slot *models_release(models *all);
 /* Waits until the caller has the only use; false at the deadline. */
 bool models_wait_alone(model_slot *m, double deadline);
 /* For one that was never put. */

@@ -85,7 +85,7 @@ static void look_at_engine(server *s, double now) {
     size_t n_jobs = 0;
     const bool was_lost = health_lost_for(s->health, now) >= 0;
     pump_each(s->pump, count_job, &n_jobs);
-    model_slot *m = models_take(s);
+    model_slot *m = models_take_working(s);
     if (m) qp_generator_get_stats(m->generator, &stats);
     models_drop(m);
     if (m) metrics_tick(s->metrics, &stats);

@@ -8,6 +8,7 @@ usage: server_load_test.py PROGRAM FIXTURES [unittest options]     run from the 
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -23,6 +24,7 @@ from server_kit import API, Server, is_quiet, run, wait_until
 
 PROGRAM = ""
 TRIES = 5
+LONG = os.environ.get("QUIPU_SERVER_LONG")
 PROMPT = "Once upon a time there was a king who had three sons. "
 CLIENT = """
 import socket, sys
@@ -99,8 +101,8 @@ class Load(unittest.TestCase):
     def tearDown(self):
         wait_until(lambda: is_quiet(self.server), 60)
 
-    def stream(self, tokens, **fields):
-        s = self.server.open_stream(prompt=fields.pop("prompt", PROMPT), max_tokens=tokens, ignore_eos=True,
+    def stream(self, tokens, server=None, **fields):
+        s = (server or self.server).open_stream(prompt=fields.pop("prompt", PROMPT), max_tokens=tokens, ignore_eos=True,
                                     temperature=1.0, seed=7, stream=True, **fields)
         self.addCleanup(s.close)
         return s
@@ -116,42 +118,62 @@ class Load(unittest.TestCase):
         self.fail("%d tries: %s" % (tries, faults))
 
     def test_T20_one_stream(self):
-        def attempt():
-            reader = Reader(self.stream(512))
-            reader.join()
-            gaps = sorted(reader.gaps())
-            median, p99 = statistics.median(gaps), gaps[int(len(gaps) * 0.99)]
-            self.assertGreater(len(gaps), 300)
-            if p99 > 2 * median + 0.005:
-                return "p99 %.2f ms, median %.2f ms" % (p99 * 1e3, median * 1e3)
-            first, second = (statistics.median(part) for part in (reader.gaps()[:250], reader.gaps()[-250:]))
-            if second > 1.25 * first:  # attention over twice as many positions costs something
-                return "the second half is slower: %.2f and %.2f ms" % (first * 1e3, second * 1e3)
-            if median > 0.005 and max(reader.events) > 1:
-                return "%d events in one read" % max(reader.events)
-            return None
+        """What other work on the machine adds is taken out by the best try, for each demand by itself."""
+        firsts, seconds, faults = [], [], {"p99": [], "merged": []}
+        # The text before it is long, so that attention over 256 more positions costs little beside the rest of a step.
+        server = Server(PROGRAM, "--max-seq-len", "8192", "--context", "16384")
+        self.addCleanup(server.close)
 
-        self.best_of(attempt)
+        def attempt():
+            reader = Reader(self.stream(512, server=server, prompt=PROMPT * 300))
+            reader.join()
+            gaps = reader.gaps()
+            self.assertGreater(len(gaps), 300)
+            half, ranked = len(gaps) // 2, sorted(gaps)
+            median, p99 = statistics.median(gaps), ranked[int(len(gaps) * 0.99)]
+            firsts.append(statistics.mean(gaps[:half]))
+            seconds.append(statistics.mean(gaps[half:]))
+            faults["p99"].append(None if p99 <= 2 * median + 0.005 else (p99, median))
+            faults["merged"].append(None if median <= 0.005 or max(reader.events) == 1 else max(reader.events))
+            is_even = abs(min(seconds) / min(firsts) - 1) <= 0.1
+            if is_even and all(None in found for found in faults.values()):
+                return None
+            return (min(firsts), min(seconds)), {name: found[-1] for name, found in faults.items()}
+
+        self.best_of(attempt, 3 * TRIES)
 
     def test_T21_long_prompt_beside_streams(self):
-        """Streams that run may wait for a step's share of a prompt, never for the whole of it."""
-        number = iter(range(100))
+        """Streams that run wait for a step's share of a prompt (max_stall), never for the whole of it. What a step is
+        planned to take is held by most gaps; the longest one has other work on the machine in it."""
+        stall, n_prompt = 8, 16000 if LONG else 2000
+        server = Server(PROGRAM, "--max-seq-len", "20480", "--context", "32768", "--max-stall", str(stall))
+        self.addCleanup(server.close)
+        number, usual, longest = iter(range(100)), [], []
 
         def attempt():
-            readers = [Reader(self.stream(400, prompt=PROMPT + str(i))) for i in range(4)]
+            sockets = [server.open_stream(prompt=PROMPT + str(i), max_tokens=4000, ignore_eos=True, stream=True,
+                                          loop_detect_window=0) for i in range(4)]
+            readers = [Reader(s) for s in sockets]
             wait_until(lambda: all(len(r.times) > 60 for r in readers), 60)
+            prompt = " ".join(random.Random(next(number)).choices(PROMPT.split(), k=n_prompt))
             began = time.monotonic()
-            self.server.json("POST", "/v1/completions", {"prompt": str(next(number)) + " " + PROMPT * 130,
-                                                         "max_tokens": 1})
+            status, _, data = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 1,
+                                                              "truncate_prompt_tokens": n_prompt}, timeout=300)
             ended = time.monotonic()
-            for r in readers:
+            for s, r in zip(sockets, readers):
+                s.shutdown(socket.SHUT_RDWR)
                 r.join()
+                s.close()
+            self.assertEqual((status, json.loads(data)["usage"]["prompt_tokens"]), (200, n_prompt))
             before = statistics.median(g for r in readers for g in r.gaps(until=began))
             during = [g for r in readers for g in r.gaps(began, ended)]
             if len(during) < 20:
                 return "only %d tokens beside a prompt of %.0f ms" % (len(during), (ended - began) * 1e3)
-            if max(during) > 4 * before + 0.02:
-                return "gaps of %.1f ms, %.1f ms before" % (max(during) * 1e3, before * 1e3)
+            bound = (1 + stall) * before + 0.005
+            usual.append(statistics.median(during) / bound)
+            longest.append(max(during) / bound)
+            if min(usual) > 1 or min(longest) > 3:
+                return "gaps of %.2f, at most %.2f times the bound of %.1f ms" % (usual[-1], longest[-1], bound * 1e3)
             return None
 
         self.best_of(attempt)
