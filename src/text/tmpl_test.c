@@ -477,5 +477,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_threads),
     };
     cases_path = argc > 1 ? argv[1] : NULL;
+    if (HARNESS_RACES_ONLY) cmocka_set_test_filter("test_threads");
     return cases_path ? cmocka_run_group_tests(given, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

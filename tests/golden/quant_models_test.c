@@ -214,7 +214,7 @@ static void fast_is_close_to_exact(void **state) {
         char path[512];
         snprintf(path, sizeof path, EXL2_FOLDER "/%s", files[i]);
         qp_model *exact = open_path(path, NULL, QP_PRECISION_EXACT), *fast = open_path(path, NULL, QP_PRECISION_FAST);
-        const divergence d = diverge(exact, fast, QP_CACHE_DEFAULT, ids, 4);
+        const divergence d = diverge(exact, fast, QP_CACHE_DEFAULT, ids, HARNESS_TIMES(4));
         print_message("%s: KL of fast %.6f, same best %.2f %%\n", files[i], d.kl, 100 * d.same_best);
         assert_true(d.kl <= 0.002);
         assert_true(d.same_best >= 0.97);
@@ -235,7 +235,7 @@ static void quantised_caches_are_close(void **state) {
     qp_model *m = open_path(EXL2_FOLDER "/mini-fp16", NULL, QP_PRECISION_EXACT);
     double below = -1;
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
-        const divergence d = diverge(m, m, cases[i].type, ids, 4);
+        const divergence d = diverge(m, m, cases[i].type, ids, HARNESS_TIMES(4));
         print_message("cache %s: KL %.7f, same best %.2f %%\n", qp_cache_type_name(cases[i].type), d.kl,
                       100 * d.same_best);
         assert_true(d.kl <= cases[i].most_kl);

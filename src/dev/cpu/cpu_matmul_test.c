@@ -20,11 +20,7 @@ static const shape shapes[] = {
     {1041, {130, 27}, 2, 1, true, true},  {1543, {27}, 1, 47, false, false},    {2077, {9}, 1, 133, false, true},
     {96, {270}, 1, 135, true, false},     {20, {260}, 1, 530, false, false},    {2080, {70}, 1, 67, true, true},
 };
-#ifdef __SANITIZE_THREAD__
-enum { SHAPE_STEP = 4 }; /* races do not hang on the shape, and each shape costs seconds there */
-#else
-enum { SHAPE_STEP = 1 };
-#endif
+enum { SHAPE_STEP = HARNESS_STEP(7) };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, GAP = 3 /* floats between rows */, MOST_ROWS = 530, MOST_IN = 2080 };
 
 typedef struct world {

@@ -8,11 +8,7 @@
 static const struct size {
     int n_out, n_in, n_rows;
 } sizes[] = {{1, 256, 1}, {16, 512, 2}, {17, 256, 3}, {33, 1024, 5}, {100, 512, 8}, {130, 256, 9}, {67, 768, 37}};
-#ifdef __SANITIZE_THREAD__
-enum { FORMAT_STEP = 7 };
-#else
-enum { FORMAT_STEP = 1 };
-#endif
+enum { FORMAT_STEP = HARNESS_STEP(11) };
 enum { MOST_IN = 1024, MOST_ROWS = 37, MOST_OUT = 130 };
 
 typedef struct world {
