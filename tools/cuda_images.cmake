@@ -82,6 +82,8 @@ if(CMAKE_CXX_COMPILER AND CMOCKA_FOUND AND NOT QUIPU_FUZZ)
     -O1 -std=c++17 -Wno-unknown-pragmas -Wno-unused-function
     -Wno-unused-command-line-argument -fno-sanitize=undefined,thread)
   target_include_directories(cuda_emulated PRIVATE include src tests/cuda)
+  # once it is loaded, whoever looks for the driver finds it
+  target_link_options(cuda_emulated PRIVATE -Wl,-soname,libcuda.so.1)
   target_link_libraries(cuda_emulated PRIVATE quipu_quant ${CMAKE_DL_LIBS})
   set_target_properties(cuda_emulated PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests PREFIX "")
 endif()

@@ -20,7 +20,7 @@ if ! command -v python3 >/dev/null || ! python3 -m pip --version >/dev/null 2>&1
     exit 1
 fi
 echo "setup-cuda: ${packages[*]}"
-echo "setup-cuda: into $folder (about 500 MB); the folder may be deleted at any time"
+echo "setup-cuda: into $folder (about 270 MB); the folder may be deleted at any time"
 mkdir -p "$folder"
 python3 -m pip install --quiet --no-deps --upgrade --target "$folder" "${packages[@]}"
 

@@ -12,7 +12,7 @@ static qp_status check_factor(const char *name, double value, qp_error *err) {
     return err_set(err, QP_BAD_ARGUMENT, 0, "%s is %g, a positive number is needed", name, value);
 }
 
-static qp_status read_options(const qp_model_options *o, model_options *out, qp_error *err) {
+qp_status api_model_options(model_options *out, const qp_model_options *o, qp_error *err) {
     ERR_TRY(check_factor("rope_scale", o->rope_scale, err));
     ERR_TRY(check_factor("rope_alpha", o->rope_alpha, err));
     ERR_TRY(check_factor("rope_yarn", o->rope_yarn, err));
@@ -74,7 +74,7 @@ qp_status qp_model_open(qp_model **out, const char *path, const qp_model_options
     model_options inner;
     *out = NULL;
     if (!path) return err_set(err, QP_BAD_ARGUMENT, 0, "qp_model_open: no path");
-    ERR_TRY(read_options(&o, &inner, err));
+    ERR_TRY(api_model_options(&inner, &o, err));
     qp_model *m = MEM_NEW(qp_model);
     if (!m) return err_no_memory(err, sizeof *m, "a model");
     m->log = o.log;
@@ -89,7 +89,7 @@ qp_status qp_model_synthesize(qp_model **out, const char *shape, const char *for
     model_options inner;
     *out = NULL;
     if (!shape || !format) return err_set(err, QP_BAD_ARGUMENT, 0, "qp_model_synthesize: no shape or format");
-    ERR_TRY(read_options(&o, &inner, err));
+    ERR_TRY(api_model_options(&inner, &o, err));
     qp_model *m = MEM_NEW(qp_model);
     if (!m) return err_no_memory(err, sizeof *m, "a model");
     m->log = o.log;

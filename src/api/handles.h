@@ -47,6 +47,9 @@ struct qp_tokenizer {
     shelf *shelf; /* of constraints */
 };
 
+/* Checks options and turns them into the model's. */
+qp_status api_model_options(model_options *out, const qp_model_options *o, qp_error *err);
+
 /* By a model's path: a folder or a GGUF file (api_gguf.c). */
 qp_status api_open_tok(tok **out, const char *path, qp_error *err);
 qp_status api_open_chat(chat **out, const char *path, const char *name, qp_error *err);

@@ -32,11 +32,23 @@ static qp_status add_context(json_t *document, int64_t tokens, qp_error *err) {
     return json_array_append_new(rows, row) ? err_no_memory(err, 0, "the table of caches") : QP_OK;
 }
 
-static qp_status print(const session *s, const char *json, qp_error *err) {
+/* The plan of a device that was asked for. */
+static qp_status add_plan(json_t *document, session *s, const char *path, qp_error *err) {
+    char *text;
+    json_t *plan;
+    ERR_TRY(load_plan(&text, s, path, err));
+    const qp_status status = json_parse(&plan, text, strlen(text), "the plan", err);
+    qp_free(text);
+    if (status == QP_OK) json_object_set_new(document, "plan", plan);
+    return status;
+}
+
+static qp_status print(session *s, const char *path, const char *json, qp_error *err) {
     const options *o = s->o;
     json_t *document;
     ERR_TRY(json_parse(&document, json, strlen(json), "inspect", err));
     qp_status status = o->context ? add_context(document, o->context, err) : QP_OK;
+    if (status == QP_OK && o->device) status = add_plan(document, s, path, err);
     char *text = status == QP_OK && o->json ? json_dumps(document, JSON_INDENT(2)) : NULL;
     if (text)
         puts(text);
@@ -53,7 +65,7 @@ qp_status cmd_inspect(session *s, qp_error *err) {
     char path[PATH_MAX], *json;
     ERR_TRY(load_path(path, sizeof path, s, err));
     ERR_TRY(qp_inspect_json(&json, path, s->o->tensors, err));
-    const qp_status status = print(s, json, err);
+    const qp_status status = print(s, path, json, err);
     qp_free(json);
     return status;
 }

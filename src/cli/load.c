@@ -82,6 +82,11 @@ qp_status load_model(qp_model **out, session *s, int threads, qp_error *err) {
     return status;
 }
 
+qp_status load_plan(char **json, session *s, const char *path, qp_error *err) {
+    const qp_model_options wanted = model_options(s, 0);
+    return qp_plan_json(json, path, &wanted, err);
+}
+
 qp_status load_random(qp_model **out, session *s, int threads, qp_error *err) {
     const options *o = s->o;
     const qp_model_options wanted = model_options(s, threads);

@@ -9,6 +9,8 @@ qp_status load_path(char *out, size_t capacity, session *s, qp_error *err);
 /* Opens the model with the options of the command, `threads` (0: default), a progress bar, warnings on stderr. */
 qp_status load_model(qp_model **out, session *s, int threads, qp_error *err);
 /* The same for random weights of --shape and --format. */
+/* See qp_plan_json; the caller frees the text. */
+qp_status load_plan(char **json, session *s, const char *path, qp_error *err);
 qp_status load_random(qp_model **out, session *s, int threads, qp_error *err);
 /* Only the tokenizer: of the folder, or of a tokenizer.json itself. */
 qp_status load_tokenizer(qp_tokenizer **out, session *s, qp_error *err);

@@ -29,17 +29,22 @@ typedef struct dev_options {
 
 /* ---- weights ---- */
 
-/* What a matrix is for, where that is more than products: those of a device that lie best for products may lack what
- * else is done. Set between weight_open and weight_pack. */
-typedef enum dev_use { DEV_USE_PRODUCT, DEV_USE_TABLE, DEV_USE_EXPERT } dev_use;
+/* What a matrix is for: those of a device that lie best for products may lack what else is done. Set between
+ * weight_open and weight_pack. */
+typedef enum dev_use {
+    DEV_USE_PRODUCT,
+    DEV_USE_TABLE,  /* products, and rows are looked up */
+    DEV_USE_EXPERT, /* takes turns with others in products */
+    DEV_USE_LOOKUP, /* rows are looked up, nothing else */
+} dev_use;
 
 /* A matrix as the device wants it: y = W x, W [n_out, n_in]. Plain formats stay in the mapping they came from, others
  * may be re-laid (weight_pack). */
 typedef struct dev_weight {
     const quant_type *type;
     int64_t n_out, n_in;
-    const void *data;    /* part 0 of `stored` */
-    dev_use use;         /* TABLE: rows are looked up too; EXPERT: takes turns with others */
+    const void *data; /* part 0 of `stored` */
+    dev_use use;
     quant_matrix stored; /* as it came */
     void *packed;        /* the device's description of what it owns, or NULL: it reads what is stored */
     void *owned;         /* device memory, or NULL */
@@ -207,8 +212,8 @@ typedef struct latent_store_args {
  * materialises the score matrix: each page alone, against its own maximum, then merged in ascending order (after
  * Milakov and Gimelshein 2018). */
 typedef struct attend_args {
-    const float *q; /* [n_rows][n_heads * head_dim] */
-    float *out;     /* [n_rows][n_heads * v_dim] */
+    float *q;   /* [n_rows][n_heads * head_dim]; scratch afterwards */
+    float *out; /* [n_rows][n_heads * v_dim] */
     int n_heads;
     float scale;
     int window;         /* positions a query sees including itself; 0: all */
@@ -328,11 +333,19 @@ typedef struct dev_ops {
     /* Makes a weight of a stored matrix; the matrix' parts must outlive it. QP_UNSUPPORTED for a format without kernel.
      */
     qp_status (*weight_open)(device *d, dev_weight *out, const quant_matrix *m, qp_error *err);
-    /* Re-lays a weight that products will read, where that makes them faster; what is stored must stay. */
+    /* Lays a weight as its `use` wants it: loads it, or re-lays it where that makes products faster; what is stored
+     * must stay. A weight that was only opened is read as it came, if more slowly. */
     qp_status (*weight_pack)(device *d, dev_weight *w, qp_error *err);
     void (*weight_close)(device *d, dev_weight *w);
     /* Makes room for steps of up to max_rows rows and inputs of up to max_in floats; before the first op. */
     qp_status (*reserve)(device *d, int max_rows, int64_t max_in, qp_error *err);
+
+    /* Of a device with memory of its own, so that a plan can be made before anything is loaded; NULL where the host's
+     * is used. Bytes that a weight will take (0 for one that cannot be opened), that `reserve` will, and what is left
+     * of all when the driver has what it needs beside. */
+    size_t (*weight_bytes)(device *d, const quant_matrix *m, dev_use use);
+    size_t (*reserve_bytes)(device *d, int max_rows, int64_t max_in);
+    void (*room)(device *d, uint64_t *left, uint64_t *all);
 
     void (*embed)(device *d, const embed_args *a);
     void (*norm)(device *d, const norm_args *a);

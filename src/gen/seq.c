@@ -34,6 +34,12 @@ store_shape seq_store_shape(const model_shape *s, kv_type type) {
         .n_layers = s->n_layers, .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .type = type, .v_dim = s->v_dim};
 }
 
+qp_status seq_check_room(const model *m, const store_shape *shape, uint64_t pages, qp_error *err) {
+    size_t page_bytes;
+    if (!store_page_bytes(shape, &page_bytes)) return QP_OK; /* store_open says so */
+    return memory_check_cache(&m->memory, m->dev, pages, page_bytes, err);
+}
+
 qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type type, qp_error *err) {
     *out = (seq_room){.model = m};
     const uint64_t pages = tokens / DEV_PAGE_TOKENS + (tokens % DEV_PAGE_TOKENS != 0);
@@ -41,6 +47,7 @@ qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type 
         return err_set(err, QP_BAD_ARGUMENT, 0, "cache of %llu tokens, allowed are 1 to %llu",
                        (unsigned long long)tokens, (unsigned long long)(INT_MAX / 2) * DEV_PAGE_TOKENS);
     const store_shape shape = seq_store_shape(&m->shape, seq_kv_type(m, type));
+    ERR_TRY(seq_check_room(m, &shape, pages, err));
     ERR_TRY(store_open(&out->store, m->dev, &shape, (int)pages, err));
     const qp_status status = pages_open(&out->pages, (int)pages, NULL, err);
     if (status != QP_OK) store_close(&out->store);

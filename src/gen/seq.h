@@ -28,6 +28,9 @@ kv_type seq_kv_type(const model *m, qp_cache_type type);
 /* What the cache holds for each token of a model of this shape. */
 store_shape seq_store_shape(const model_shape *s, kv_type type);
 
+/* Whether the device has room for so many pages; QP_NO_MEMORY says what would fit. */
+qp_status seq_check_room(const model *m, const store_shape *shape, uint64_t pages, qp_error *err);
+
 void seq_open(seq *out, seq_room *room);
 /* Gives the pages back. */
 void seq_close(seq *s);

@@ -52,13 +52,16 @@ static void count(weights *w, const slot_row *row, const model_shape *shape, con
 }
 
 /* An embedding table is only looked up in, unless it is the head too. */
-static bool is_multiplied(slot s, const model_shape *shape) { return s != SLOT_EMBED || shape->tied; }
+dev_use weights_use(slot s, const model_shape *shape) {
+    if (s == SLOT_POSITIONS) return DEV_USE_LOOKUP;
+    if (s == SLOT_EMBED) return shape->tied ? DEV_USE_TABLE : DEV_USE_LOOKUP;
+    return slot_count(s) == SLOT_PER_EXPERT ? DEV_USE_EXPERT : DEV_USE_PRODUCT;
+}
 
-static qp_status bind_matrix(weights *w, dev_weight *out, const quant_matrix *m, slot s, bool is_packed,
+static qp_status bind_matrix(weights *w, dev_weight *out, const quant_matrix *m, dev_use use,
                              const weight_source *source, qp_error *err) {
     ERR_TRY(w->dev->ops->weight_open(w->dev, out, m, err));
-    out->use = s == SLOT_EMBED ? DEV_USE_TABLE : slot_count(s) == SLOT_PER_EXPERT ? DEV_USE_EXPERT : DEV_USE_PRODUCT;
-    if (!is_packed) return QP_OK;
+    out->use = use;
     ERR_TRY(w->dev->ops->weight_pack(w->dev, out, err));
     if (out->packed && source->release) source->release(source->user, m);
     return QP_OK;
@@ -77,8 +80,8 @@ static qp_status bind_one(weights *w, const slot_row *row, const model_shape *sh
         ERR_TRY(bind_vector(w->dev, is_many ? &b->vectors[member] : &b->one.vector, &m,
                             row->flags & SLOT_PLUS_ONE ? 1 : 0, err));
     else
-        ERR_TRY(bind_matrix(w, is_many ? &b->matrices[member] : &b->one.matrix, &m, row->slot,
-                            is_multiplied(row->slot, shape), source, err));
+        ERR_TRY(bind_matrix(w, is_many ? &b->matrices[member] : &b->one.matrix, &m, weights_use(row->slot, shape),
+                            source, err));
     count(w, row, shape, &m);
     return QP_OK;
 }

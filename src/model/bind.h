@@ -27,6 +27,9 @@ typedef struct weight_source {
     qp_status (*fetch)(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
                        quant_matrix *out, qp_error *err);
     void (*release)(void *user, const quant_matrix *m); /* NULL: none */
+    /* Type and sizes of a matrix, whose values need not be there; the caller closes it. */
+    qp_status (*look)(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                      quant_matrix *out, qp_error *err);
     void *user;
     void (*progress)(void *user, double done, double total); /* NULL: none */
     void *progress_user;
@@ -42,6 +45,8 @@ typedef struct weights {
 qp_status weights_bind(weights *out, device *dev, const arch_row *arch, const model_shape *shape,
                        const weight_source *source, qp_error *err);
 void weights_close(weights *w);
+/* What the matrices of a slot are for. */
+dev_use weights_use(slot s, const model_shape *shape);
 /* layer is ignored for slots that are not per layer. NULL where the model has none. */
 const dev_weight *weights_matrix(const weights *w, slot s, int layer);
 const float *weights_vector(const weights *w, slot s, int layer);

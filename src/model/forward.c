@@ -53,9 +53,7 @@ static qp_status take_all(forward *f, qp_error *err) {
         ERR_TRY(take_floats(f, &f->sin[i], rows, half, err));
     }
     ERR_TRY(take_host(f, rows, half, err));
-    int64_t widest = LORA_MAX_RANK;
-    for (int i = 0; i < BUF_COUNT; i++) widest = f->plan->width[i] > widest ? f->plan->width[i] : widest;
-    return f->dev->ops->reserve(f->dev, f->max_rows, widest, err);
+    return f->dev->ops->reserve(f->dev, f->max_rows, forward_widest(f->plan->width), err);
 }
 
 qp_status forward_open(forward *out, device *dev, const model_shape *shape, const weights *w, const plan *p,
@@ -87,10 +85,16 @@ void forward_close(forward *f) {
     *f = (forward){0};
 }
 
-size_t forward_row_bytes(const model_shape *shape, const plan *p) {
-    size_t floats = LORA_MAX_RANK + (size_t)shape->rot_dims * (size_t)(shape->n_ropes + 1);
-    for (int i = 0; i < BUF_COUNT; i++) floats += (size_t)p->width[i];
-    return floats * sizeof(float) + sizeof(int64_t);
+size_t forward_bytes(const model_shape *shape, const int *width, int max_rows) {
+    size_t row = LORA_MAX_RANK + tunes(shape) + (size_t)shape->rot_dims / 2 * 2 * (size_t)shape->n_ropes;
+    for (int i = 0; i < BUF_COUNT; i++) row += (size_t)width[i];
+    return ((size_t)max_rows * row + LOGIT_BLOCK * ((size_t)shape->hidden + (size_t)shape->vocabulary)) * sizeof(float);
+}
+
+int64_t forward_widest(const int *width) {
+    int64_t widest = LORA_MAX_RANK;
+    for (int i = 0; i < BUF_COUNT; i++) widest = width[i] > widest ? width[i] : widest;
+    return widest;
 }
 
 /* ---- rotation tables ---- */

@@ -25,8 +25,10 @@ typedef struct forward {
 qp_status forward_open(forward *out, device *dev, const model_shape *shape, const weights *w, const plan *p,
                        int max_rows, qp_error *err);
 void forward_close(forward *f);
-/* Bytes of scratch per row of a step, for plans of memory. */
-size_t forward_row_bytes(const model_shape *shape, const plan *p);
+/* Bytes of device memory that forward_open takes, for plans, and the widest input that it lets the device reserve room
+ * for. `width` as plan_widths has it. */
+size_t forward_bytes(const model_shape *shape, const int *width, int max_rows);
+int64_t forward_widest(const int *width);
 /* Writes logits [n_logit_rows][vocabulary], and in->states, to host memory when the device has finished. The step's ids
  * must be in the vocabulary and its rows at most max_rows. */
 qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error *err);

@@ -32,6 +32,9 @@ static qp_status finish_open(model *m, weight_source source, const model_options
     source.progress_user = o->progress_user;
     ERR_TRY(override_rope(m, o, err));
     ERR_TRY(dev_open(&m->dev, &o->device, err));
+    ERR_TRY(memory_plan_make(&m->memory, m->dev, m->arch, &m->shape, &source, MODEL_MAX_ROWS, err));
+    if (o->plan_only) return QP_OK;
+    ERR_TRY(memory_check(&m->memory, m->dev, err));
     ERR_TRY(weights_bind(&m->weights, m->dev, m->arch, &m->shape, &source, err));
     ERR_TRY(plan_make(&m->plan, &m->shape, &m->weights, err));
     return forward_open(&m->forward, m->dev, &m->shape, &m->weights, &m->plan, MODEL_MAX_ROWS, err);
@@ -51,6 +54,11 @@ static qp_status fetch_tensor(void *user, const slot_row *row, int layer, int me
     return tensors_fetch(user, row, layer, member, out, err);
 }
 
+static qp_status look_at_tensor(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                                quant_matrix *out, qp_error *err) {
+    return tensors_look(user, row, layer, member, out, err);
+}
+
 static void release_tensor(void *user, const quant_matrix *m) { tensors_release(user, m); }
 
 static qp_status open_folder(model *m, const char *folder, const model_options *o, qp_error *err) {
@@ -64,8 +72,9 @@ static qp_status open_folder(model *m, const char *folder, const model_options *
     ERR_TRY(checkpoint_open(&m->checkpoint, folder, err));
     ERR_TRY(leftover_check(m->arch, &m->shape, m->checkpoint, err));
     tensors_open(&m->tensors, m->checkpoint, m->arch, &m->shape);
-    return finish_open(m, (weight_source){.fetch = fetch_tensor, .release = release_tensor, .user = &m->tensors}, o,
-                       err);
+    const weight_source source = {
+        .fetch = fetch_tensor, .release = release_tensor, .look = look_at_tensor, .user = &m->tensors};
+    return finish_open(m, source, o, err);
 }
 
 static qp_status open_random(model *m, const char *shape, const char *format, uint64_t seed, const model_options *o,

@@ -3,6 +3,7 @@
 #define MODEL_MODEL_H
 
 #include "forward.h"
+#include "memory.h"
 #include "synth.h"
 #include "tensors.h"
 #include <pthread.h>
@@ -18,6 +19,7 @@ typedef struct model {
     synth synth;
     weights weights;
     plan plan;
+    memory_plan memory;
     forward forward;
     pthread_mutex_t step_lock; /* one step at a time */
     hf_ids ids;
@@ -30,6 +32,7 @@ typedef struct model_options {
     const char *architecture; /* to use whatever the config says; NULL: as it says */
     void (*progress)(void *user, double done, double total);
     void *progress_user;
+    bool plan_only; /* the model knows its shape, device and memory plan, and nothing is loaded */
 } model_options;
 
 qp_status model_open(model **out, const char *folder, const model_options *options, qp_error *err);

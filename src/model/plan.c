@@ -9,6 +9,7 @@
 #include "plan.h"
 #include "base/mem.h"
 #include <math.h>
+#include <string.h>
 
 enum { OPS_PER_LAYER = 32 };
 
@@ -261,7 +262,8 @@ static void set_expert_widths(int *w, const model_shape *s, int pairs) {
     w[BUF_SWITCH] = s->has_shared_switch;
 }
 
-static void set_widths(int *w, const model_shape *s, const device *dev) {
+void plan_widths(int *w, const model_shape *s, const device *dev) {
+    memset(w, 0, BUF_COUNT * sizeof *w);
     const int q = s->n_heads * s->head_dim, latent = s->kv_rank + s->rope_dim;
     w[BUF_STREAM] = w[BUF_NORMED] = s->hidden;
     w[BUF_NORMED_TOO] = s->is_parallel && !s->has_one_norm ? s->hidden : 0;
@@ -293,7 +295,7 @@ static bool reads_once(const plan *p, int norm) {
 
 qp_status plan_make(plan *out, const model_shape *shape, const weights *w, qp_error *err) {
     *out = (plan){0};
-    set_widths(out->width, shape, w->dev);
+    plan_widths(out->width, shape, w->dev);
     out->ops = mem_array((size_t)shape->n_layers * OPS_PER_LAYER, sizeof *out->ops);
     if (!out->ops) return err_no_memory(err, 0, "the plan");
     for (int i = 0; i < shape->n_layers; i++)

@@ -87,6 +87,8 @@ typedef struct plan {
     int width[BUF_COUNT]; /* most floats of a row of each buffer; 0: not used */
 } plan;
 
+/* Floats of a row of each buffer, [BUF_COUNT]. */
+void plan_widths(int *width, const model_shape *shape, const device *dev);
 qp_status plan_make(plan *out, const model_shape *shape, const weights *w, qp_error *err);
 void plan_free(plan *p);
 

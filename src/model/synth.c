@@ -239,4 +239,14 @@ static qp_status fetch_random(void *user, const slot_row *row, int layer, int me
     return QP_OK;
 }
 
-weight_source synth_source(synth *s) { return (weight_source){.fetch = fetch_random, .user = s}; }
+static qp_status look_random(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                             quant_matrix *out, qp_error *err) {
+    const synth *s = user;
+    size_t bytes;
+    if (!s->type->bytes(&bytes, rows, cols))
+        return err_set(err, QP_TOO_LARGE, 0, "%s: its size overflows", slot_name(row->slot));
+    *out = quant_plain(s->type, rows, cols, NULL, bytes);
+    return QP_OK;
+}
+
+weight_source synth_source(synth *s) { return (weight_source){.fetch = fetch_random, .look = look_random, .user = s}; }

@@ -269,12 +269,19 @@ void tensors_close(tensor_source *t) {
     *t = (tensor_source){0};
 }
 
-qp_status tensors_check(const tensor_source *t, const slot_row *row, int layer, int member, qp_error *err) {
+qp_status tensors_look(const tensor_source *t, const slot_row *row, int layer, int member, quant_matrix *out,
+                       qp_error *err) {
     need n;
-    quant_matrix m;
     ERR_TRY(find(t, row, layer, member, &n, err));
-    if (!n.is_quantised) return QP_OK;
-    ERR_TRY(open_quantised(t, &n, member, &m, err));
+    if (n.is_quantised) return open_quantised(t, &n, member, out, err);
+    const size_t each = n.type->id == QUANT_F32 ? 4 : 2;
+    *out = quant_plain(n.type, n.rows, n.cols, NULL, (size_t)n.rows * (size_t)n.cols * each);
+    return QP_OK;
+}
+
+qp_status tensors_check(const tensor_source *t, const slot_row *row, int layer, int member, qp_error *err) {
+    quant_matrix m;
+    ERR_TRY(tensors_look(t, row, layer, member, &m, err));
     quant_close(&m);
     return QP_OK;
 }

@@ -22,6 +22,9 @@ void tensors_open(tensor_source *out, const checkpoint *files, const arch_row *a
 void tensors_close(tensor_source *t);
 /* Checks that the tensor of a slot is there with the shape it must have, without reading it. */
 qp_status tensors_check(const tensor_source *t, const slot_row *row, int layer, int member, qp_error *err);
+/* Its type and sizes; of a quantised one the parts as well. The caller closes it. */
+qp_status tensors_look(const tensor_source *t, const slot_row *row, int layer, int member, quant_matrix *out,
+                       qp_error *err);
 /* The slot as a matrix [rows, cols] ([rows, 1] for a vector), in the mapping where it lies row by row, else copied. It
  * lives as long as `t` and the checkpoint. */
 qp_status tensors_fetch(tensor_source *t, const slot_row *row, int layer, int member, quant_matrix *out, qp_error *err);

@@ -1,7 +1,8 @@
 /* emulate.cpp — a libcuda without a GPU: memory is the heap's, copies are copies, and a launch runs the kernel here.
  *
  * Built as a library together with the kernels, compiled as plain C++; cuda_open_from opens it. Every call can be made
- * to fail (emulate_fail), and what was taken and not given back is counted (emulate_live).
+ * to fail (emulate_fail; from outside the process by a file that the variable EMULATE_FAIL names), and what was taken
+ * and not given back is counted (emulate_live). EMULATE_MEMORY: MiB that the GPU has.
  *
  * A block's threads are coroutines on stacks of their own, run in turns by one thread. The tricky thing is what an
  * exchange of values between lanes may overwrite: there are two sets of slots, used alternately, and no lane can be two
@@ -9,6 +10,7 @@
 #include "emulate.h"
 #include "../../src/dev/cuda/kernels/kernel.cuh"
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
 extern "C" { /* quant/fp.c */
@@ -160,8 +162,22 @@ static struct {
     int after, result;
 } injected;
 static int64_t live;
+static size_t taken_bytes, most_taken_bytes; /* of the GPU's memory */
+static int64_t n_taken;                                                      /* times that some was */
+static size_t memory_bytes = (size_t)(getenv("EMULATE_MEMORY") ? atoi(getenv("EMULATE_MEMORY")) : 1024) << 20;
+
+/* A file "FUNCTION AFTER RESULT" that appears while the process runs. */
+static void look_for_order(void) {
+    static const char *const path = getenv("EMULATE_FAIL");
+    static char function[64];
+    FILE *file = path && !injected.function ? fopen(path, "r") : NULL;
+    if (!file) return;
+    if (fscanf(file, "%63s %d %d", function, &injected.after, &injected.result) == 3) injected.function = function;
+    fclose(file);
+}
 
 static int fails(const char *function) {
+    look_for_order();
     if (!injected.function || (strcmp(injected.function, function) && strcmp(injected.function, "any"))) return 0;
     return injected.after-- <= 0 ? injected.result : 0;
 }
@@ -173,12 +189,24 @@ static int fails(const char *function) {
 
 #define API extern "C" __attribute__((visibility("default")))
 
+/* Says to the device that the kernels are here and need not be loaded. */
+API const int quipu_has_kernels = 1;
+
 /* From the n-th call of `function` on ("any": of all), it returns `result`; NULL: all is well again. */
 API void emulate_fail(const char *function, int after, int result) {
     injected.function = function;
     injected.after = after;
     injected.result = result;
 }
+
+/* The GPU has so much memory from now on; how often and how much of it has been taken at most, since then. */
+API void emulate_memory(size_t bytes) {
+    memory_bytes = bytes;
+    n_taken = 0;
+    most_taken_bytes = taken_bytes;
+}
+API int64_t emulate_times_taken(void) { return n_taken; }
+API size_t emulate_most_taken(void) { return most_taken_bytes; }
 
 /* Pieces of memory, streams, events, modules, graphs and contexts that have not been given back. */
 API int64_t emulate_live(void) { return live; }
@@ -210,8 +238,12 @@ API int cuDeviceGetAttribute(int *value, int attribute, int) {
     *value = attribute == 16 ? 4 : attribute == 75 ? 7 : attribute == 97 ? SHARED_BYTES : 0;
     return SUCCESS;
 }
-API int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = (size_t)1 << 30, SUCCESS; }
-API int cuMemGetInfo_v2(size_t *left, size_t *all) { return *left = *all = (size_t)1 << 30, SUCCESS; }
+API int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = memory_bytes, SUCCESS; }
+API int cuMemGetInfo_v2(size_t *left, size_t *all) {
+    MAY_FAIL;
+    *left = memory_bytes - taken_bytes;
+    return *all = memory_bytes, SUCCESS;
+}
 
 /* A thing that is nothing but alive. */
 static int make(void **out) {
@@ -242,13 +274,23 @@ API int cuCtxSetCurrent(void *) {
 API int cuMemAlloc_v2(uint64_t *memory, size_t bytes) {
     MAY_FAIL;
     void *at;
-    if (posix_memalign(&at, 256, bytes)) return OUT_OF_MEMORY;
-    memset(at, 0xFF, bytes);
+    if (bytes > memory_bytes - taken_bytes || posix_memalign(&at, 256, bytes + 256)) return OUT_OF_MEMORY;
+    memcpy(at, &bytes, sizeof bytes);
+    memset((uint8_t *)at + 256, 0xFF, bytes);
     live++;
-    *memory = (uint64_t)(uintptr_t)at;
+    n_taken++;
+    taken_bytes += bytes;
+    if (taken_bytes > most_taken_bytes) most_taken_bytes = taken_bytes;
+    *memory = (uint64_t)(uintptr_t)at + 256;
     return SUCCESS;
 }
-API int cuMemFree_v2(uint64_t memory) { return end((void *)(uintptr_t)memory); }
+API int cuMemFree_v2(uint64_t memory) {
+    void *at = (void *)(uintptr_t)(memory - 256);
+    size_t bytes;
+    memcpy(&bytes, at, sizeof bytes);
+    taken_bytes -= bytes;
+    return end(at);
+}
 API int cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
     MAY_FAIL;
     *memory = malloc(bytes);

@@ -44,7 +44,8 @@ static qp_status weight_open(device *d, dev_weight *out, const quant_matrix *m, 
 /* Kernels for whole numbers round activations, so `exact` does without. */
 static qp_status weight_pack(device *d, dev_weight *w, qp_error *err) {
     const cpu_device *c = cpu_of(d);
-    return d->exact || !c->matmul.grouped || w->packed ? QP_OK : pack_weight(w, c->pool, err);
+    const bool stays = d->exact || !c->matmul.grouped || w->packed || w->use == DEV_USE_LOOKUP;
+    return stays ? QP_OK : pack_weight(w, c->pool, err);
 }
 
 static void weight_close(device *d, dev_weight *w) {

@@ -6,14 +6,18 @@
  * same text, and closing and opening the model again starts anew.
  *
  * Two threads may be here at once, as one generator takes memory while another computes: each call holds the lock. */
-#include "cuda.h"
+#include "cuda_window.h"
 #include "images.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { UPLOAD_AS_TABLE = 256 << 10 }; /* so many bytes travel with a step's tables */
+enum {
+    UPLOAD_AS_TABLE = 256 << 10, /* so many bytes travel with a step's tables */
+    MOST_SPARE = 256 << 20,      /* left to the driver */
+};
 
 void cuda_lock(cuda_device *c) {
     pthread_mutex_lock(&c->lock);
@@ -33,6 +37,7 @@ static bool is_fatal(drv_result result) {
 bool cuda_noted(cuda_device *c, drv_result result, const char *what) {
     if (!result) return false;
     if (c->failure.code == QP_OK) drv_failed(&c->drv, result, what, &c->failure);
+    if (is_fatal(result) && !c->is_lost) log_line(&c->log, QP_LOG_ERROR, "%s", c->failure.text);
     if (is_fatal(result)) c->is_lost = true;
     return true;
 }
@@ -72,6 +77,18 @@ qp_status cuda_widen(cuda_device *c, void **memory, size_t *has, size_t bytes, q
     *memory = more;
     *has = bytes;
     return QP_OK;
+}
+
+/* The driver takes some for itself while steps run: graphs, and what kernels spill. */
+static void room(device *d, uint64_t *left, uint64_t *all) {
+    cuda_device *c = cuda_of(d);
+    size_t left_now = 0, all_there = 0;
+    cuda_lock(c);
+    cuda_noted(c, c->drv.memory_info(&left_now, &all_there), "cuda: asking for free memory");
+    cuda_unlock(c);
+    const size_t spare = all_there / 32 < MOST_SPARE ? all_there / 32 : MOST_SPARE;
+    *left = left_now > spare ? left_now - spare : 0;
+    *all = all_there;
 }
 
 static qp_status take(device *d, void **out, size_t bytes, qp_error *err) {
@@ -148,6 +165,7 @@ static qp_status finish(device *d, qp_error *err) {
 static void shut(device *d) {
     cuda_device *c = cuda_of(d);
     if (c->context) {
+        window_close(c);
         cuda_lock(c);
         if (c->stream) c->drv.stream_wait(c->stream);
         launch_close(c);
@@ -166,6 +184,7 @@ static void shut(device *d) {
     pool_free(c->pool);
     drv_close(&c->drv);
     pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->window.lock);
     mem_free(c);
 }
 
@@ -180,6 +199,9 @@ static const dev_ops ops = {
     .weight_pack = cuda_weight_pack,
     .weight_close = cuda_weight_close,
     .reserve = cuda_reserve,
+    .weight_bytes = cuda_weight_bytes,
+    .reserve_bytes = cuda_reserve_bytes,
+    .room = room,
     .embed = cuda_embed,
     .norm = cuda_norm,
     .matmul = cuda_matmul,
@@ -238,7 +260,7 @@ static qp_status find_kernel(cuda_device *c, int k, qp_error *err) {
     return result ? drv_failed(&c->drv, result, what, err) : QP_OK;
 }
 
-/* Another library than the system's has its kernels inside. */
+/* What stands for the kernels where the driver has them inside. */
 static const cuda_image stand_in[] = {{"kernels", (const unsigned char *)""}, {NULL, NULL}};
 
 static qp_status load_kernels(cuda_device *c, qp_error *err) {
@@ -259,9 +281,10 @@ static qp_status load_kernels(cuda_device *c, qp_error *err) {
 }
 
 static qp_status start(cuda_device *c, const char *library, const dev_options *options, qp_error *err) {
-    if (!cuda_images[0].name && !library)
+    const qp_status found = drv_open(&c->drv, library, err);
+    if (!cuda_images[0].name && !library && !c->drv.has_kernels)
         return err_set(err, QP_UNSUPPORTED, 0, "cuda: quipu was built without nvcc and has no kernels for GPUs");
-    ERR_TRY(drv_open(&c->drv, library, err));
+    ERR_TRY(found);
     ERR_TRY(choose_gpu(c, options->kind, err));
     drv_result result = c->drv.context_create(&c->context, 0, c->gpu.device);
     if (!result) result = c->drv.stream_create(&c->stream, DRV_STREAM_ALONE);
@@ -277,9 +300,9 @@ qp_status cuda_open_from(device **out, const char *library, const dev_options *o
     cuda_device *c = MEM_NEW(cuda_device);
     if (!c) return err_no_memory(err, sizeof *c, "the CUDA device");
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->window.lock, NULL);
     c->log = options->log;
-    c->head =
-        (device){.ops = &ops, .exact = options->exact, .keeps_pairs = true, .kv_types = 1 << KV_F16 | 1 << KV_F32};
+    c->head = (device){.ops = &ops, .exact = options->exact, .keeps_pairs = true, .kv_types = (1 << KV_TYPES) - 1};
     const qp_status status = start(c, library, options, err);
     if (status == QP_OK)
         *out = &c->head;
@@ -300,6 +323,7 @@ qp_status cuda_list(dev_gpu *out, int index, qp_error *err) {
     int count = 0;
     *out = (dev_gpu){.index = index, .has_kernels = cuda_images[0].name != NULL, .built_for = cuda_architectures};
     ERR_TRY(drv_open(&d, NULL, err));
+    out->has_kernels = out->has_kernels || d.has_kernels;
     d.device_count(&count);
     qp_status status =
         index < count ? drv_describe(&d, index, &gpu, err) : err_set(err, QP_NO_FILE, 0, "cuda: no GPU %d", index);

@@ -18,10 +18,21 @@ enum { CUDA_MOST_MODULES = 32 };
 typedef struct cuda_weight {
     quant_id type; /* F32, F16 or BF16 */
     bool is_tiled; /* as kargs.h tells; else row by row */
-    void *data;    /* device memory; NULL where it is packed */
+    void *data;    /* device memory; NULL where it is packed, or not loaded yet */
     size_t bytes;
     struct cuda_packed *packed; /* whole numbers and scales instead, or NULL */
 } cuda_weight;
+
+/* See cuda_window.c. Two halves: one is filled while the other travels. */
+typedef struct cuda_window {
+    pthread_mutex_t lock; /* one matrix at a time; taken before the device's */
+    uint8_t *host[2];     /* pinned, [bytes] each */
+    void *rows[2];        /* device memory, [rows_bytes] each: rows that become tiles there */
+    size_t bytes, rows_bytes;
+    drv_event gone[2];     /* recorded behind what travels out of each */
+    bool is_travelling[2]; /* it was recorded */
+    int filling;
+} cuda_window;
 
 typedef struct cuda_device {
     device head; /* first: a device * is a cuda_device * */
@@ -36,6 +47,7 @@ typedef struct cuda_device {
     drv_function kernels[KERNEL_COUNT];
     pthread_mutex_t lock; /* around everything that touches the stream: memory is taken while steps run */
     launch_queue queue;
+    cuda_window window;
     qp_error failure; /* the first since finish last told; code QP_OK: none */
     bool is_lost;     /* the context is unusable: every step fails from now on */
     /* Room for steps, made by reserve. */
@@ -66,11 +78,15 @@ qp_status cuda_widen(cuda_device *c, void **memory, size_t *has, size_t bytes, q
 /* cuda_weights.c */
 /* Queues nothing: bytes go straight behind what the stream has. The lock is not held. */
 qp_status cuda_send(cuda_device *c, void *to, const void *from, size_t bytes, qp_error *err);
+/* A weight that was opened and not packed becomes rows when an op first reads it. The lock is not held. */
+void cuda_weight_here(cuda_device *c, const dev_weight *w);
 qp_status cuda_weight_open(device *d, dev_weight *out, const quant_matrix *m, qp_error *err);
 qp_status cuda_weight_pack(device *d, dev_weight *w, qp_error *err);
 void cuda_weight_close(device *d, dev_weight *w);
+size_t cuda_weight_bytes(device *d, const quant_matrix *m, dev_use use);
 /* cuda_matmul.c */
 qp_status cuda_reserve(device *d, int max_rows, int64_t max_in, qp_error *err);
+size_t cuda_reserve_bytes(device *d, int max_rows, int64_t max_in);
 void cuda_matmul(device *d, const matmul_args *a);
 /* One product of experts: parts[i] with weights[i], rows told by `groups`. n_rows: at most so many for an expert. */
 typedef struct cuda_grouped {

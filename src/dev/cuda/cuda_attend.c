@@ -61,6 +61,14 @@ static k_kv view(const kv_view *kv) {
                   .v_dim = kv->v_dim};
 }
 
+/* The kernel for a type of cache, beside that for float16. */
+static kernel_id of_type(kernel_id f16, kv_type type) { return (kernel_id)((int)f16 + (int)type); }
+
+_Static_assert(KV_F16 == 0 && KERNEL_k_rope_store_f16 + KV_Q4 == KERNEL_k_rope_store_q4 &&
+                   KERNEL_k_rope_store_f16 + KV_F32 == KERNEL_k_rope_store_f32 &&
+                   KERNEL_k_attend_f16_1 + KV_Q6 == KERNEL_k_attend_q6_1,
+               "kernels in the order of the types");
+
 /* ---- rotation ---- */
 
 void cuda_rope_store(device *d, const rope_store_args *a) {
@@ -84,14 +92,13 @@ void cuda_rope_store(device *d, const rope_store_args *a) {
                               .pairs = a->pairs,
                               .eps = a->norm_eps};
     const int heads = a->n_heads + 2 * a->kv.n_kv_heads;
+    const int widest = a->kv.head_dim > a->kv.v_dim ? a->kv.head_dim : a->kv.v_dim;
     const launch_shape shape = {.x = (heads + ROPE_WARPS - 1) / ROPE_WARPS,
                                 .y = t.n_spans,
                                 .threads = 32 * ROPE_WARPS,
-                                .shared_bytes = (size_t)a->kv.head_dim * ROPE_WARPS * sizeof(float),
+                                .shared_bytes = (size_t)widest * ROPE_WARPS * sizeof(float),
                                 .early = true};
-    if (t.n_spans)
-        launch_push(c, a->kv.type == KV_F16 ? KERNEL_k_rope_store_f16 : KERNEL_k_rope_store_f32, shape, &args,
-                    sizeof args);
+    if (t.n_spans) launch_push(c, of_type(KERNEL_k_rope_store_f16, a->kv.type), shape, &args, sizeof args);
     cuda_unlock(c);
 }
 
@@ -118,9 +125,7 @@ void cuda_latent_store(device *d, const latent_store_args *a) {
                                 .threads = 32 * ROPE_WARPS,
                                 .shared_bytes = (size_t)a->kv.head_dim * ROPE_WARPS * sizeof(float),
                                 .early = true};
-    if (t.n_spans)
-        launch_push(c, a->kv.type == KV_F16 ? KERNEL_k_latent_store_f16 : KERNEL_k_latent_store_f32, shape, &args,
-                    sizeof args);
+    if (t.n_spans) launch_push(c, of_type(KERNEL_k_latent_store_f16, a->kv.type), shape, &args, sizeof args);
     cuda_unlock(c);
 }
 
@@ -129,14 +134,11 @@ void cuda_latent_store(device *d, const latent_store_args *a) {
 /* The kernels of one number of queries a block. */
 typedef struct attend_row {
     int queries;
-    kernel_id f16, f32, page_f16, page_f32, merge;
+    kernel_id f16, page_f16, merge; /* the first two: of_type */
 } attend_row;
 
 #define ROW(n)                                                                                                         \
-    {                                                                                                                  \
-        n, KERNEL_k_attend_f16_##n, KERNEL_k_attend_f32_##n, KERNEL_k_attend_page_f16_##n,                             \
-            KERNEL_k_attend_page_f32_##n, KERNEL_k_attend_merge_##n                                                    \
-    }
+    { n, KERNEL_k_attend_f16_##n, KERNEL_k_attend_page_f16_##n, KERNEL_k_attend_merge_##n }
 static const attend_row rows_of_kernels[] = {ROW(1), ROW(4), ROW(8)}; /* ascending */
 #undef ROW
 enum { N_ROWS = sizeof rows_of_kernels / sizeof *rows_of_kernels };
@@ -175,18 +177,17 @@ static int64_t most_pages(const attend_args *a, int rows) {
 
 static void push_attend(cuda_device *c, const attend_args *a, const attend_row *row, k_attend_args *args, int tiles,
                         int n_spans) {
-    const bool is_f16 = a->kv.type == KV_F16;
     launch_shape shape = {
         .x = tiles, .y = n_spans, .threads = ATTEND_THREADS, .shared_bytes = shared_bytes(a, row->queries)};
     const int64_t blocks = (int64_t)tiles * n_spans;
     const size_t part_bytes = (size_t)row->queries * (size_t)(2 + a->kv.v_dim) * sizeof(float);
     const bool fits = (size_t)blocks * (size_t)args->most_pages <= c->parts_bytes / part_bytes;
     if (args->most_pages < 2 || blocks >= FILL * c->gpu.multiprocessors || !fits || args->most_pages > 65535) {
-        launch_push(c, is_f16 ? row->f16 : row->f32, shape, args, sizeof *args);
+        launch_push(c, of_type(row->f16, a->kv.type), shape, args, sizeof *args);
         return;
     }
     shape.z = args->most_pages;
-    launch_push(c, is_f16 ? row->page_f16 : row->page_f32, shape, args, sizeof *args);
+    launch_push(c, of_type(row->page_f16, a->kv.type), shape, args, sizeof *args);
     shape.z = 1;
     shape.shared_bytes = 0;
     launch_push(c, row->merge, shape, args, sizeof *args);
@@ -253,6 +254,19 @@ static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row,
     launch_push(c, KERNEL_k_decode_merge, shape, &args, sizeof args);
 }
 
+/* What is coded was rotated (kv_quant.h): queries are too, and results are rotated back. The lock is held. */
+static void rotate(cuda_device *c, const attend_args *a, float *x, int dim, int first) {
+    const row_span *last = &a->spans[a->n_spans - 1];
+    const int64_t begin = a->spans[0].row, n_rows = last->row + last->n_rows - begin;
+    const k_hadamard_args args = {
+        .x = x + begin * a->n_heads * dim, .n_vectors = n_rows * a->n_heads, .dim = dim, .first = first};
+    const launch_shape shape = {.x = (args.n_vectors + ROPE_WARPS - 1) / ROPE_WARPS,
+                                .threads = 32 * ROPE_WARPS,
+                                .shared_bytes = (size_t)dim * ROPE_WARPS * sizeof(float),
+                                .early = true};
+    launch_push(c, KERNEL_k_hadamard, shape, &args, sizeof args);
+}
+
 void cuda_attend(device *d, const attend_args *a) {
     cuda_device *c = cuda_of(d);
     const int group = a->n_heads / a->kv.n_kv_heads;
@@ -285,6 +299,9 @@ void cuda_attend(device *d, const attend_args *a) {
                           .chunk = a->chunk,
                           .scale = a->scale,
                           .cap = a->cap};
+    const bool is_coded = a->kv.type > KV_F32;
+    if (t.n_spans && is_coded) rotate(c, a, a->q, a->kv.head_dim, a->kv.v ? a->kv.head_dim : a->kv.v_dim);
     if (t.n_spans) push_attend(c, a, row, &args, tiles, t.n_spans);
+    if (t.n_spans && is_coded) rotate(c, a, a->out, a->kv.v_dim, a->kv.v_dim);
     cuda_unlock(c);
 }

@@ -161,6 +161,11 @@ static void run(job *j) {
 void cuda_experts(device *d, const experts_args *a) {
     job j = {.c = cuda_of(d), .a = a, .n_pairs = a->n_rows * a->top_k};
     if (a->n_rows < 1) return;
+    for (int e = 0; e < a->n_experts; e++) {
+        cuda_weight_here(j.c, &a->gate.w[e]);
+        cuda_weight_here(j.c, &a->up.w[e]);
+        cuda_weight_here(j.c, &a->down.w[e]);
+    }
     j.n_active = j.n_pairs < a->n_experts ? j.n_pairs : a->n_experts;
     cuda_lock(j.c);
     if (group(&j)) run(&j);

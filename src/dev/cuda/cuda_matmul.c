@@ -3,6 +3,7 @@
  * Called through the device's ops and by cuda_experts.c; calls launch.c. Parts of an op whose weights lie alike share a
  * launch. Rows of x become 16 bits once for the parts that want them so. */
 #include "cuda_packed.h"
+#include "cuda_window.h"
 #include "base/mem.h"
 #include <string.h>
 
@@ -22,36 +23,59 @@ static int64_t padded(int64_t n_in) { return up(n_in, K_TILE_DEPTH) * K_TILE_DEP
 
 /* ---- room ---- */
 
-static qp_status reserve(cuda_device *c, size_t rows, size_t width, qp_error *err) {
+/* Bytes of each kind of scratch. */
+typedef struct room {
+    size_t narrow, scales, parts, lists;
+} room;
+
+/* A row may be many pairs, each padded. False: more than any memory. */
+static bool room_for(room *out, const cuda_device *c, int max_rows, int64_t max_in) {
+    const size_t most_parts = c->gpu.memory_bytes / 64, rows = (size_t)max_rows;
+    size_t width, bytes;
+    if (!mem_add((size_t)max_in, (size_t)MOST_TOP_K * K_TILE_DEPTH, &width) || !mem_mul(width, rows, &bytes) ||
+        bytes > PTRDIFF_MAX / 4)
+        return false;
+    *out = (room){.narrow = 2 * bytes,
+                  .scales = rows * MOST_TOP_K * sizeof(float),
+                  .parts = most_parts < PARTS_BYTES ? most_parts : PARTS_BYTES,
+                  .lists = MOST_EXPERTS * (rows + 2) * sizeof(int32_t)};
+    return true;
+}
+
+size_t cuda_reserve_bytes(device *d, int max_rows, int64_t max_in) {
+    const cuda_device *c = cuda_of(d);
+    room r;
+    if (!room_for(&r, c, max_rows, max_in)) return SIZE_MAX;
+    return r.narrow + r.scales + r.parts + r.lists + cuda_packed_room(c, max_rows, max_in);
+}
+
+static qp_status reserve(cuda_device *c, const room *r, qp_error *err) {
     void *narrow = c->narrow, *scales = c->scales, *parts = c->parts, *lists = c->lists;
-    const size_t parts_bytes = c->gpu.memory_bytes / 64 < PARTS_BYTES ? c->gpu.memory_bytes / 64 : PARTS_BYTES;
-    qp_status status = cuda_widen(c, &narrow, &c->narrow_bytes, 2 * rows * width, err);
+    qp_status status = cuda_widen(c, &narrow, &c->narrow_bytes, r->narrow, err);
     c->narrow = narrow;
-    if (status == QP_OK) status = cuda_widen(c, &scales, &c->scales_bytes, rows * MOST_TOP_K * sizeof(float), err);
+    if (status == QP_OK) status = cuda_widen(c, &scales, &c->scales_bytes, r->scales, err);
     c->scales = scales;
-    if (status == QP_OK) status = cuda_widen(c, &parts, &c->parts_bytes, parts_bytes, err);
+    if (status == QP_OK) status = cuda_widen(c, &parts, &c->parts_bytes, r->parts, err);
     c->parts = parts;
-    if (status == QP_OK)
-        status = cuda_widen(c, &lists, &c->lists_bytes, MOST_EXPERTS * (rows + 2) * sizeof(int32_t), err);
+    if (status == QP_OK) status = cuda_widen(c, &lists, &c->lists_bytes, r->lists, err);
     c->lists = lists;
     return status;
 }
 
-/* A row may be many pairs, each padded. */
 qp_status cuda_reserve(device *d, int max_rows, int64_t max_in, qp_error *err) {
     cuda_device *c = cuda_of(d);
-    size_t width, bytes;
+    room r;
+    window_close(c); /* what a step reads has been loaded */
     if (max_rows < 1 || max_in < 1)
         return err_set(err, QP_BAD_ARGUMENT, 0, "device: room for %d rows of %lld, allowed are 1 and more", max_rows,
                        (long long)max_in);
     if (max_rows < c->max_rows) max_rows = c->max_rows;
     if (max_in < c->max_in) max_in = c->max_in;
-    if (!mem_add((size_t)max_in, (size_t)MOST_TOP_K * K_TILE_DEPTH, &width) ||
-        !mem_mul(width, (size_t)max_rows, &bytes) || bytes > PTRDIFF_MAX / 4)
+    if (!room_for(&r, c, max_rows, max_in))
         return err_set(err, QP_TOO_LARGE, 0, "device: room for %d rows of %lld is more than any memory", max_rows,
                        (long long)max_in);
     cuda_lock(c);
-    qp_status status = reserve(c, (size_t)max_rows, width, err);
+    qp_status status = reserve(c, &r, err);
     if (status == QP_OK) status = cuda_packed_reserve(c, max_rows, max_in, err);
     cuda_unlock(c);
     if (status != QP_OK) return status;
@@ -174,6 +198,7 @@ static void gate(cuda_device *c, const matmul_args *a) {
 void cuda_matmul(device *d, const matmul_args *a) {
     cuda_device *c = cuda_of(d);
     if (a->n_rows < 1) return;
+    for (int i = 0; i < a->n_parts; i++) cuda_weight_here(c, a->parts[i].w);
     cuda_lock(c);
     for (int i = 0; i < a->n_parts; i++) {
         if (is_done(a, i)) continue;

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "dev/cpu/cpu_open.h"
 #include "cuda_harness.h"
+#include "dev/kv_quant.h"
 #include <math.h>
 
 /* The device under test and the one that is right. */
@@ -422,9 +423,13 @@ static const shape shapes[] = {
     {16, 1, 72, 0, KV_F16, .spans = {{250, 4}, {1030, 1}}, .v_dim = 64, .is_latent = true},
     {16, 1, 36, 0, KV_F32, .spans = {{0, 33}, {777, 1}}, .v_dim = 33, .is_latent = true},
     {32, 1, 576, 0, KV_F16, .spans = {{130, 1}}, .v_dim = 512, .is_latent = true},
+    {4, 2, 64, 0, KV_Q8, .spans = {{0, 7}, {300, 1}, {250, 9}}},
+    {8, 1, 80, 40, KV_Q6, .spans = {{530, 1}, {20, 3}}, .v_dim = 48, .has_sinks = true},
+    {3, 3, 37, 0, KV_Q4, .spans = {{0, 5}, {600, 2}}},
+    {4, 1, 72, 0, KV_Q4, .spans = {{250, 4}}, .v_dim = 64, .is_latent = true},
 };
 
-enum { PAGES = 32 };
+enum { PAGES = 32, GROUPS = DEV_PAGE_TOKENS / DEV_KEY_GROUP };
 
 /* A step over pages in a scattered order. */
 typedef struct world {
@@ -438,7 +443,7 @@ typedef struct world {
 
 static world make_world(const shape *c) {
     world w = {.c = c};
-    w.page_bytes = (size_t)c->n_kv * DEV_PAGE_TOKENS * (size_t)c->dim * (c->type == KV_F16 ? 2 : 4);
+    w.page_bytes = (size_t)c->n_kv * GROUPS * dev_kv_group_bytes(dev_key_type(c->type), c->dim);
     for (int i = 0; i < 10 && c->spans[i].n_rows; i++, w.n_spans++) {
         const int n = (int)((c->spans[i].past + c->spans[i].n_rows - 1) / DEV_PAGE_TOKENS) + 1;
         w.spans[i] = (row_span){w.n_rows, c->spans[i].n_rows, c->spans[i].past, NULL};
@@ -456,8 +461,27 @@ static kv_view view_of(const world *w, const there *kv) {
         w->page_bytes};
 }
 
+/* The same for types of few bits, each head of each page with kv_quant.c. */
+static void fill_coded(const world *w, uint8_t *keys, uint8_t *mixed) {
+    const shape *c = w->c;
+    const int v_dim = c->v_dim ? c->v_dim : c->dim;
+    const size_t k_group = dev_kv_group_bytes(dev_key_type(c->type), c->dim),
+                 v_group = dev_kv_group_bytes(c->type, v_dim);
+    for (size_t i = 0; i < (size_t)w->n_pages * (size_t)c->n_kv * DEV_PAGE_TOKENS; i++) {
+        const size_t group = i / DEV_KEY_GROUP, per_page = (size_t)c->n_kv * GROUPS, in_page = group % per_page;
+        const size_t page = group / per_page * w->page_bytes;
+        const int slot = (int)(i % DEV_KEY_GROUP);
+        float *x = random_floats((size_t)c->dim, 1, 100 + i), *y = random_floats((size_t)v_dim, 1, 1 << 20 | i);
+        kv_put_key(keys + page + in_page * k_group, dev_key_type(c->type), slot, x, c->dim);
+        kv_put_value(mixed + page + in_page * v_group, c->type, slot, y, v_dim);
+        mem_free(x);
+        mem_free(y);
+    }
+}
+
 /* Random keys and values everywhere. */
 static void fill_pages(const world *w, uint8_t *keys, uint8_t *mixed) {
+    if (kv_is_quantised(w->c->type)) return fill_coded(w, keys, mixed);
     const size_t each = w->c->type == KV_F16 ? 2 : 4, n = (size_t)w->n_pages * w->page_bytes / each;
     for (size_t i = 0; i < n; i++) {
         const float k = (float)(rng_uniform(3, 0, i) * 2 - 1), v = (float)(rng_uniform(4, 0, i) * 2 - 1);
@@ -558,7 +582,7 @@ static void rope_case(const bench *b, const turn *t) {
                  page = (size_t)(t->n_kv * t->dim) * DEV_PAGE_TOKENS * (t->type == KV_F16 ? 2 : 4);
     float *x = random_floats(q + k, 1, 1);
     device *const both[] = {b->gpu, b->ref};
-    float *keys[2], *mixed[2];
+    uint8_t *keys[2], *mixed[2];
     there out[2];
     uint8_t *zeros = mem_zarray(3, page);
     for (int i = 0; i < 2; i++) {
@@ -584,14 +608,19 @@ static void rope_case(const bench *b, const turn *t) {
                                    .spans = spans,
                                    .n_spans = 2};
         d->ops->rope_store(d, &a);
-        keys[i] = get(d, in[6].at, 3 * page);
-        mixed[i] = get(d, in[7].at, 3 * page);
+        keys[i] = (uint8_t *)get(d, in[6].at, 3 * page);
+        mixed[i] = (uint8_t *)get(d, in[7].at, 3 * page);
         for (size_t j = 0; j < HARNESS_COUNT(in); j++) drop(&in[j]);
     }
     settle(b, "rotated q", out[0], out[1], 3e-6, 0);
-    if (t->type == KV_F32) {
-        compare(b, "stored keys", keys[0], keys[1], 3 * page / 4, 3e-6, 0);
-        compare(b, "stored values", mixed[0], mixed[1], 3 * page / 4, 0, 0);
+    if (kv_is_quantised(t->type)) {
+        size_t n_other = 0; /* codes between two that sums in another order have decided otherwise */
+        for (size_t i = 0; i < 3 * page; i++) n_other += keys[0][i] != keys[1][i];
+        for (size_t i = 0; i < 3 * page; i++) n_other += mixed[0][i] != mixed[1][i];
+        assert_in_range(n_other, 0, ROWS * (size_t)(t->n_kv * (t->dim + t->v_dim)) / 100);
+    } else if (t->type == KV_F32) {
+        compare(b, "stored keys", (float *)(void *)keys[0], (float *)(void *)keys[1], 3 * page / 4, 3e-6, 0);
+        assert_memory_equal(mixed[0], mixed[1], 3 * page);
     } else {
         for (size_t i = 0; i < 3 * page / 2; i++) {
             const double got = quant_f16_to_f32(((uint16_t *)(void *)keys[0])[i]);
@@ -608,7 +637,10 @@ static void rotation(const bench *b) {
     static const turn cases[] = {{4, 2, 16, 16, 16, false, false, HEAD_NORM_NONE, KV_F16},
                                  {3, 1, 37, 37, 20, true, true, HEAD_NORM_FIRST, KV_F32},
                                  {5, 5, 130, 70, 64, false, true, HEAD_NORM_LAST, KV_F32},
-                                 {1, 1, 8, 8, 0, false, false, HEAD_NORM_FIRST, KV_F16}};
+                                 {1, 1, 8, 8, 0, false, false, HEAD_NORM_FIRST, KV_F16},
+                                 {4, 2, 64, 64, 32, false, false, HEAD_NORM_NONE, KV_Q8},
+                                 {2, 1, 80, 48, 16, true, true, HEAD_NORM_FIRST, KV_Q6},
+                                 {3, 2, 130, 37, 64, false, false, HEAD_NORM_NONE, KV_Q4}};
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) rope_case(b, &cases[i]);
 }
 

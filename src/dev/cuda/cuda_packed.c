@@ -5,12 +5,12 @@
  * multiply that with the tensor cores' own products (gemm90.cu), where the GPU has them. Both ways are as exact as 16
  * bits allow, but not the same to the last bit: which one is taken depends on the number of rows alone. */
 #include "cuda_packed.h"
+#include "cuda_window.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include <string.h>
 
 enum {
-    SLICE_BYTES = 16 << 20,     /* packed on the host at once */
     UNPACKED_BYTES = 128 << 20, /* of weights as float16 */
     MATVEC_ROWS = 4,            /* of a block */
     MATVEC_THREADS = 256,       /* of a group of warps; two groups where shared memory has room */
@@ -64,29 +64,19 @@ static bool set_mixed(cuda_packed *p, const cuda_plan *plan) {
 typedef struct packing {
     const cuda_plan *plan;
     const quant_matrix *m;
-    uint8_t *to;
-    int first;
 } packing;
 
-static void pack_tile(void *context, int64_t task, int worker) {
+static void pack_tile(void *context, uint8_t *to, int64_t tile, int worker) {
     const packing *p = context;
-    pack_cuda_tiles(p->to + (size_t)task * p->plan->tile_bytes, p->plan, p->m, p->first + (int)task, 1);
+    pack_cuda_tiles(to, p->plan, p->m, (int)tile, 1);
 }
 
 static qp_status send_tiles(cuda_device *c, const cuda_packed *p, const cuda_plan *plan, const quant_matrix *m,
                             qp_error *err) {
-    const size_t fitting = SLICE_BYTES / p->tile_bytes, slice = fitting < 1 ? 1 : fitting;
-    packing job = {.plan = plan, .m = m, .to = mem_array(slice, p->tile_bytes)};
-    if (!job.to) return err_no_memory(err, slice * p->tile_bytes, "a slice of a matrix");
-    qp_status status = QP_OK;
-    for (; job.first < p->n_tiles && status == QP_OK; job.first += (int)slice) {
-        const int left = p->n_tiles - job.first, n = left < (int)slice ? left : (int)slice;
-        pool_run(c->pool, pack_tile, &job, n);
-        status = cuda_send(c, (uint8_t *)p->tiles + (size_t)job.first * p->tile_bytes, job.to,
-                           (size_t)n * p->tile_bytes, err);
-    }
-    mem_free(job.to);
-    return status;
+    packing context = {plan, m};
+    const window_load load = {
+        .make = pack_tile, .context = &context, .n_items = p->n_tiles, .item_bytes = p->tile_bytes, .to = p->tiles};
+    return window_send(c, &load, err);
 }
 
 static qp_status take_and_send(cuda_device *c, void **out, const void *from, size_t bytes, qp_error *err) {
@@ -132,15 +122,35 @@ static qp_status load(cuda_device *c, cuda_packed *p, const cuda_plan *plan, con
     return status;
 }
 
-static qp_status make(cuda_device *c, cuda_packed **out, const cuda_plan *plan, const quant_matrix *m, qp_error *err) {
-    cuda_packed is = {.n_units = plan->n_units,
-                      .n_tiles = plan->n_tiles,
-                      .unit = plan->runs[0].is.unit,
-                      .tile_bytes = plan->tile_bytes};
+/* Which kernels, and how much; false: there are none for it. */
+static bool describe(cuda_packed *is, const cuda_plan *plan) {
+    *is = (cuda_packed){.n_units = plan->n_units,
+                        .n_tiles = plan->n_tiles,
+                        .unit = plan->runs[0].is.unit,
+                        .tile_bytes = plan->tile_bytes};
     for (int i = 0; i < plan->n_runs; i++)
-        if (plan->runs[i].unit_bytes > is.most_unit_bytes) is.most_unit_bytes = plan->runs[i].unit_bytes;
-    if (plan->tile_bytes > UINT32_MAX || (!set_same(&is, plan) && !set_mixed(&is, plan))) return QP_OK;
-    if (!mem_mul((size_t)is.n_tiles, is.tile_bytes, &is.bytes)) return QP_OK;
+        if (plan->runs[i].unit_bytes > is->most_unit_bytes) is->most_unit_bytes = plan->runs[i].unit_bytes;
+    return plan->tile_bytes <= UINT32_MAX && (set_same(is, plan) || set_mixed(is, plan)) &&
+           mem_mul((size_t)is->n_tiles, is->tile_bytes, &is->bytes);
+}
+
+size_t cuda_packed_bytes(const quant_matrix *m) {
+    bool possible = false;
+    size_t bytes = 0;
+    cuda_packed is;
+    cuda_plan *plan = MEM_NEW(cuda_plan);
+    if (plan && pack_cuda_plan(plan, &possible, m, NULL) == QP_OK && possible && describe(&is, plan)) {
+        bytes = is.bytes + (plan->order ? (size_t)is.n_units * PACKED_UNIT * sizeof *plan->order : 0);
+        if (is.matvec == KERNEL_k_matvec_mixed) bytes += (size_t)is.n_units * sizeof(packed_unit);
+    }
+    if (plan) pack_cuda_free(plan);
+    mem_free(plan);
+    return bytes;
+}
+
+static qp_status make(cuda_device *c, cuda_packed **out, const cuda_plan *plan, const quant_matrix *m, qp_error *err) {
+    cuda_packed is;
+    if (!describe(&is, plan)) return QP_OK;
     cuda_packed *p = MEM_NEW(cuda_packed);
     if (!p) return err_no_memory(err, sizeof *p, "a packed matrix");
     *p = is;
@@ -183,10 +193,21 @@ static size_t blocks_bytes(int n_rows, int n_units) {
     return (size_t)((n_rows + GEMM_SIDE - 1) / GEMM_SIDE * GEMM_SIDE) * (size_t)n_units * PACKED_UNIT * 2;
 }
 
+static bool needs_room(const cuda_device *c, int max_rows) {
+    return has_gemm(c) && !c->head.exact && max_rows > CUDA_ALIKE_ROWS;
+}
+
+static size_t widest_blocks(int max_rows, int64_t max_in) {
+    return blocks_bytes(max_rows, (int)(max_in / PACKED_UNIT) + MORE_UNITS);
+}
+
+size_t cuda_packed_room(const cuda_device *c, int max_rows, int64_t max_in) {
+    return needs_room(c, max_rows) ? widest_blocks(max_rows, max_in) + UNPACKED_BYTES : 0;
+}
+
 qp_status cuda_packed_reserve(cuda_device *c, int max_rows, int64_t max_in, qp_error *err) {
-    if (!has_gemm(c) || c->head.exact || max_rows <= CUDA_ALIKE_ROWS) return QP_OK;
-    const size_t bytes = blocks_bytes(max_rows, (int)(max_in / PACKED_UNIT) + MORE_UNITS);
-    ERR_TRY(cuda_widen(c, &c->blocks, &c->blocks_bytes, bytes, err));
+    if (!needs_room(c, max_rows)) return QP_OK;
+    ERR_TRY(cuda_widen(c, &c->blocks, &c->blocks_bytes, widest_blocks(max_rows, max_in), err));
     return cuda_widen(c, &c->unpacked, &c->unpacked_bytes, UNPACKED_BYTES, err);
 }
 

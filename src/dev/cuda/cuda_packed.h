@@ -24,6 +24,8 @@ typedef struct cuda_packed {
 
 /* Whether this matrix can be kept so; makes *out then. */
 qp_status cuda_packed_make(cuda_device *c, cuda_packed **out, const quant_matrix *m, qp_error *err);
+/* What it would take of the GPU's memory; 0: it cannot be kept so. */
+size_t cuda_packed_bytes(const quant_matrix *m);
 /* The lock is held. */
 void cuda_packed_free(cuda_device *c, cuda_packed *p);
 
@@ -32,5 +34,7 @@ void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first);
 bool cuda_packed_alike(const cuda_packed *a, const cuda_packed *b);
 /* Room for steps of so many rows. The lock is held. */
 qp_status cuda_packed_reserve(cuda_device *c, int max_rows, int64_t max_in, qp_error *err);
+/* What that takes. */
+size_t cuda_packed_room(const cuda_device *c, int max_rows, int64_t max_in);
 
 #endif

@@ -31,6 +31,7 @@ void cuda_embed(device *d, const embed_args *a) {
     cuda_device *c = cuda_of(d);
     const cuda_weight *w = a->table->packed;
     if (a->n_rows < 1) return;
+    cuda_weight_here(c, a->table);
     cuda_lock(c);
     const k_embed_args args = {.ids = launch_table_of(c, a->ids, (size_t)a->n_rows * sizeof *a->ids),
                                .table = w->data,

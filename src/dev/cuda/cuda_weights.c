@@ -1,14 +1,14 @@
 /* cuda_weights.c — matrices on their way into the GPU's memory, and how they lie there.
  *
- * Called through the device's ops while a model or an adapter is opened. Plain formats travel as they are; others are
- * unpacked by all threads in slices, to float32 where the device is exact and to 16 bits elsewhere, so that no second
- * copy of a matrix is ever made on the host. weight_pack then turns 16-bit rows into tiles for the tensor cores. */
+ * Called through the device's ops while a model or an adapter is opened. weight_open looks at nothing but sizes;
+ * weight_pack knows what the matrix is for and lets it travel once, through cuda_window.c, in the form in which it will
+ * be read: as whole numbers (cuda_packed.c), as tiles of 16 bits for the tensor cores, or as rows. Formats that no
+ * kernel reads are unpacked on the way, to float32 where the device is exact and to 16 bits elsewhere. */
 #include "cuda_packed.h"
+#include "cuda_window.h"
 #include "base/mem.h"
 #include <math.h>
 #include <string.h>
-
-enum { SLICE_BYTES = 16 << 20 };
 
 static size_t element_bytes(quant_id type) { return type == QUANT_F32 ? 4 : 2; }
 
@@ -21,29 +21,33 @@ qp_status cuda_send(cuda_device *c, void *to, const void *from, size_t bytes, qp
     return result ? drv_failed(&c->drv, result, "cuda: copying a matrix to the GPU", err) : QP_OK;
 }
 
-/* ---- formats that are unpacked ---- */
+/* ---- rows ---- */
 
 typedef struct unpacking {
     const quant_matrix *m;
     quant_id to;
-    int64_t first, n_rows; /* of the slice */
-    uint8_t *out;          /* [n_rows][n_in] of `to` */
-    float *rows;           /* [threads][n_in] */
-    bool *overflows;       /* [threads] */
+    float *rows;     /* [threads][n_in]; NULL: they lie as they shall */
+    bool *overflows; /* [threads]: a finite weight was too large for `to` */
 } unpacking;
 
-static void unpack_row(void *context, int64_t task, int worker) {
+static void copy_row(void *context, uint8_t *to, int64_t row, int worker) {
+    const unpacking *u = context;
+    const size_t bytes = (size_t)u->m->n_in * element_bytes(u->to);
+    memcpy(to, (const uint8_t *)u->m->parts[0] + (size_t)row * bytes, bytes);
+}
+
+static void unpack_row(void *context, uint8_t *to, int64_t at, int worker) {
     const unpacking *u = context;
     const int64_t n = u->m->n_in;
-    uint8_t *out = u->out + (size_t)task * (size_t)n * element_bytes(u->to);
-    float *row = u->to == QUANT_F32 ? (float *)(void *)out : u->rows + (int64_t)worker * n;
-    u->m->type->unpack_row(row, u->m, u->first + task);
+    float *row = u->rows + (int64_t)worker * n;
+    u->m->type->unpack_row(row, u->m, at);
+    if (u->to == QUANT_F32) memcpy(to, row, (size_t)n * sizeof *row);
     for (int64_t i = 0; u->to == QUANT_F16 && i < n; i++) {
         const uint16_t half = quant_f32_to_f16(row[i]);
         if ((half & 0x7fff) == 0x7c00 && isfinite(row[i])) u->overflows[worker] = true;
-        ((uint16_t *)(void *)out)[i] = half;
+        ((uint16_t *)(void *)to)[i] = half;
     }
-    for (int64_t i = 0; u->to == QUANT_BF16 && i < n; i++) ((uint16_t *)(void *)out)[i] = quant_f32_to_bf16(row[i]);
+    for (int64_t i = 0; u->to == QUANT_BF16 && i < n; i++) ((uint16_t *)(void *)to)[i] = quant_f32_to_bf16(row[i]);
 }
 
 static bool any(const bool *flags, int n) {
@@ -52,45 +56,58 @@ static bool any(const bool *flags, int n) {
     return is_any;
 }
 
-/* *fits: no finite weight was too large for `to`. */
-static qp_status unpack_slices(cuda_device *c, const cuda_weight *w, unpacking *u, int64_t slice, bool *fits,
-                               qp_error *err) {
-    const size_t row_bytes = (size_t)u->m->n_in * element_bytes(u->to);
-    *fits = true;
-    for (u->first = 0; u->first < u->m->n_out && *fits; u->first += slice) {
-        u->n_rows = u->m->n_out - u->first < slice ? u->m->n_out - u->first : slice;
-        pool_run(c->pool, unpack_row, u, u->n_rows);
-        *fits = !any(u->overflows, pool_threads(c->pool));
-        if (*fits)
-            ERR_TRY(cuda_send(c, (uint8_t *)w->data + (size_t)u->first * row_bytes, u->out,
-                              (size_t)u->n_rows * row_bytes, err));
-    }
-    return QP_OK;
+static qp_status send_rows(cuda_device *c, cuda_weight *w, unpacking *u, qp_error *err) {
+    const bool is_plain = !u->rows;
+    const window_load load = {.make = is_plain ? copy_row : unpack_row,
+                              .context = u,
+                              .n_items = u->m->n_out,
+                              .item_bytes = (size_t)u->m->n_in * element_bytes(u->to),
+                              .to = w->data,
+                              .tile_in = w->is_tiled ? u->m->n_in : 0};
+    return window_send(c, &load, err);
 }
 
 /* Half precision has the finer grid, so it is tried first. */
 static qp_status send_unpacked(cuda_device *c, cuda_weight *w, const quant_matrix *m, qp_error *err) {
-    const size_t row_bytes = (size_t)m->n_in * element_bytes(w->type), threads = (size_t)pool_threads(c->pool);
-    const int64_t fitting = (int64_t)(SLICE_BYTES / row_bytes), wanted = fitting < 1 ? 1 : fitting;
-    const int64_t slice = wanted < m->n_out ? wanted : m->n_out;
+    const size_t threads = (size_t)pool_threads(c->pool);
     unpacking u = {.m = m, .to = w->type};
-    u.out = mem_array((size_t)slice, row_bytes);
     u.rows = mem_array(threads * (size_t)m->n_in, sizeof(float));
     u.overflows = mem_zarray(threads, sizeof *u.overflows);
     qp_status status = QP_OK;
-    bool fits = true;
-    if (!u.out || !u.rows || !u.overflows)
-        status = err_no_memory(err, (size_t)slice * row_bytes, "a slice of a matrix");
+    if (!u.rows || !u.overflows)
+        status = err_no_memory(err, threads * (size_t)m->n_in * sizeof(float), "rows of a matrix");
     else
-        status = unpack_slices(c, w, &u, slice, &fits, err);
-    if (status == QP_OK && !fits) {
+        status = send_rows(c, w, &u, err);
+    if (status == QP_OK && any(u.overflows, (int)threads)) {
         u.to = w->type = QUANT_BF16;
-        memset(u.overflows, 0, threads * sizeof *u.overflows);
-        status = unpack_slices(c, w, &u, slice, &fits, err);
+        status = send_rows(c, w, &u, err);
     }
-    mem_free(u.out);
     mem_free(u.rows);
     mem_free(u.overflows);
+    return status;
+}
+
+static size_t rows_bytes(quant_id type, bool is_tiled, int64_t n_out, int64_t n_in) {
+    const int64_t rows = is_tiled ? round_up(n_out, K_TILE_ROWS) : n_out;
+    const int64_t wide = is_tiled ? round_up(n_in, K_TILE_DEPTH) : n_in;
+    return (size_t)rows * (size_t)wide * element_bytes(type);
+}
+
+/* Takes memory and fills it with rows or tiles. */
+static qp_status load_rows(cuda_device *c, cuda_weight *w, const quant_matrix *m, bool is_tiled, qp_error *err) {
+    w->bytes = rows_bytes(w->type, is_tiled, m->n_out, m->n_in);
+    w->is_tiled = is_tiled;
+    cuda_lock(c);
+    qp_status status = cuda_take(c, &w->data, w->bytes, err);
+    cuda_unlock(c);
+    if (status != QP_OK) return status;
+    unpacking plain = {.m = m, .to = w->type};
+    status = m->type->id < QUANT_PLAIN_COUNT ? send_rows(c, w, &plain, err) : send_unpacked(c, w, m, err);
+    if (status == QP_OK) return QP_OK;
+    cuda_lock(c);
+    cuda_give(c, w->data);
+    cuda_unlock(c);
+    w->data = NULL;
     return status;
 }
 
@@ -114,58 +131,52 @@ static quant_id type_of(const cuda_device *c, const quant_matrix *m) {
     return c->head.exact ? QUANT_F32 : QUANT_F16;
 }
 
-/* Takes memory and fills it with rows. */
-static qp_status load_rows(cuda_device *c, cuda_weight *w, const quant_matrix *m, qp_error *err) {
-    w->type = type_of(c, m);
-    w->bytes = (size_t)m->n_out * (size_t)m->n_in * element_bytes(w->type);
-    cuda_lock(c);
-    const qp_status status = cuda_take(c, &w->data, w->bytes, err);
-    cuda_unlock(c);
-    if (status != QP_OK) return status;
-    if (m->type->id < QUANT_PLAIN_COUNT) return cuda_send(c, w->data, m->parts[0], w->bytes, err);
-    return send_unpacked(c, w, m, err);
-}
-
 qp_status cuda_weight_open(device *d, dev_weight *out, const quant_matrix *m, qp_error *err) {
     *out = (dev_weight){0};
     ERR_TRY(check(m, err));
     cuda_weight *w = MEM_NEW(cuda_weight);
     if (!w) return err_no_memory(err, sizeof *w, "a matrix");
+    w->type = type_of(cuda_of(d), m);
     *out = (dev_weight){
         .type = m->type, .n_out = m->n_out, .n_in = m->n_in, .data = m->parts[0], .stored = *m, .packed = w};
-    const qp_status status = load_rows(cuda_of(d), w, m, err);
-    if (status != QP_OK) cuda_weight_close(d, out);
-    return status;
+    return QP_OK;
 }
 
-/* Exact products and those of float32 read rows as they are. */
+/* Tiles of 16 bits are for products; those of exact devices read rows, and tables that are only looked up in are. */
+static bool wants_tiles(const device *d, quant_id type, dev_use use) {
+    return !d->exact && type != QUANT_F32 && use != DEV_USE_LOOKUP;
+}
+
+static bool may_pack(const cuda_device *c, dev_use use) {
+    return !c->head.exact && use == DEV_USE_PRODUCT && c->kernels[KERNEL_k_matvec_mixed];
+}
+
 qp_status cuda_weight_pack(device *d, dev_weight *out, qp_error *err) {
     cuda_device *c = cuda_of(d);
     cuda_weight *w = out->packed;
-    if (d->exact || w->packed) return QP_OK;
-    if (out->use == DEV_USE_PRODUCT && c->kernels[KERNEL_k_matvec_mixed]) {
+    if (w->data || w->packed) return QP_OK;
+    if (may_pack(c, out->use)) {
         ERR_TRY(cuda_packed_make(c, &w->packed, &out->stored, err));
-        if (w->packed) {
-            cuda_lock(c);
-            cuda_give(c, w->data);
-            cuda_unlock(c);
-            w->data = NULL;
-            w->bytes = w->packed->bytes;
-            return QP_OK;
-        }
+        if (w->packed) return w->bytes = w->packed->bytes, QP_OK;
     }
-    if (w->type == QUANT_F32 || w->is_tiled) return QP_OK;
-    const int64_t elements = round_up(out->n_out, K_TILE_ROWS) * round_up(out->n_in, K_TILE_DEPTH);
-    k_tile_args a = {.rows = w->data, .n_out = out->n_out, .n_in = out->n_in};
+    return load_rows(c, w, &out->stored, wants_tiles(d, w->type, out->use), err);
+}
+
+size_t cuda_weight_bytes(device *d, const quant_matrix *m, dev_use use) {
+    const cuda_device *c = cuda_of(d);
+    const quant_id type = type_of(c, m);
+    const size_t packed = may_pack(c, use) ? cuda_packed_bytes(m) : 0;
+    if (packed || check(m, NULL) != QP_OK) return packed;
+    return rows_bytes(type, wants_tiles(d, type, use), m->n_out, m->n_in);
+}
+
+void cuda_weight_here(cuda_device *c, const dev_weight *weight) {
+    cuda_weight *w = weight->packed;
+    qp_error why;
+    if (w->data || w->packed || load_rows(c, w, &weight->stored, false, &why) == QP_OK) return;
     cuda_lock(c);
-    const qp_status status = cuda_take(c, &a.tiles, (size_t)elements * 2, err);
-    if (status == QP_OK) {
-        launch_push(c, KERNEL_k_tile, (launch_shape){.x = (elements + 1023) / 1024, .threads = 256}, &a, sizeof a);
-        cuda_give(c, w->data);
-        *w = (cuda_weight){.type = w->type, .is_tiled = true, .data = a.tiles, .bytes = (size_t)elements * 2};
-    }
+    if (c->failure.code == QP_OK) c->failure = why;
     cuda_unlock(c);
-    return status;
 }
 
 void cuda_weight_close(device *d, dev_weight *out) {

@@ -38,6 +38,7 @@ static qp_status start(drv *d, qp_error *err) {
 qp_status drv_open(drv *out, const char *path, qp_error *err) {
     *out = (drv){.library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL)};
     if (!out->library) return err_set(err, QP_UNSUPPORTED, 0, "cuda: no driver library (libcuda.so.1)");
+    out->has_kernels = dlsym(out->library, "quipu_has_kernels") != NULL;
     const qp_status status = start(out, err);
     if (status != QP_OK) drv_close(out);
     return status;

@@ -96,6 +96,7 @@ typedef struct drv_launch {
 
 typedef struct drv {
     void *library;
+    bool has_kernels; /* inside: the tests' stand-in for a driver (tests/cuda/emulate.cpp) */
 #define X(name, symbol, arguments) drv_result(*name) arguments;
     DRV_FUNCTIONS(X)
 #undef X

@@ -158,6 +158,13 @@ typedef struct k_latent_args {
     int32_t unused;
 } k_latent_args;
 
+/* Vectors of `dim` in place: their first elements and the others each times a Hadamard matrix (kv.cuh). */
+typedef struct k_hadamard_args {
+    float *x;
+    int64_t n_vectors;
+    int32_t dim, first;
+} k_hadamard_args;
+
 typedef struct k_attend_args {
     const float *q, *sinks;
     float *out;

@@ -10,9 +10,10 @@
 #include "fast_kargs.h"
 #include "kargs.h"
 
-#define ATTEND_KERNELS(X, n)                                                                                           \
-    X(k_attend_f16_##n)                                                                                                \
-    X(k_attend_f32_##n) X(k_attend_page_f16_##n) X(k_attend_page_f32_##n) X(k_attend_merge_##n)
+/* By the cache's type, in the order of kv_type. */
+#define KV_KERNELS(X, start, end)                                                                                      \
+    X(start##_f16##end) X(start##_f32##end) X(start##_q8##end) X(start##_q6##end) X(start##_q4##end)
+#define ATTEND_KERNELS(X, n) KV_KERNELS(X, k_attend, _##n) KV_KERNELS(X, k_attend_page, _##n) X(k_attend_merge_##n)
 
 #define CUDA_KERNELS(X)                                                                                                \
     X(k_embed_f32)                                                                                                     \
@@ -41,10 +42,9 @@
     X(k_tiled_bf16_4)                                                                                                  \
     X(k_tiled_f16_8)                                                                                                   \
     X(k_tiled_bf16_8)                                                                                                  \
-    X(k_rope_store_f16)                                                                                                \
-    X(k_rope_store_f32)                                                                                                \
-    X(k_latent_store_f16)                                                                                              \
-    X(k_latent_store_f32)                                                                                              \
+    KV_KERNELS(X, k_rope_store, )                                                                                      \
+    KV_KERNELS(X, k_latent_store, )                                                                                    \
+    X(k_hadamard)                                                                                                      \
     ATTEND_KERNELS(X, 1) ATTEND_KERNELS(X, 4) ATTEND_KERNELS(X, 8) X(k_route) X(k_group) X(k_weigh) X(k_mix)
 
 /* Kernels that need what not every GPU has; a device may lack them. X is defined where this stands. */

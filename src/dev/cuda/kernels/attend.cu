@@ -5,7 +5,7 @@
  * few rows and a long past each page has a block of its own (k_attend_page) and the results are merged by another
  * kernel (k_attend_merge). Both ways do the same operations in the same order for a query, whatever it shares a block
  * with, so the bits are the same. */
-#include "kernel.cuh"
+#include "kv.cuh"
 
 enum { THREADS = 128, WARPS = THREADS / WARP, MOST_QUERIES = 8 };
 
@@ -106,15 +106,14 @@ static __device__ void see_any(const room &m, int queries, int *begin, int *end)
 }
 
 /* Thread t computes the scores of slots 2 t and 2 t + 1, neighbours in memory. */
-template <class T, int QUERIES>
-static __device__ void score(const room &m, const k_attend_args &a, const T *keys, int begin, int end) {
+template <class KV, int QUERIES>
+static __device__ void score(const room &m, const k_attend_args &a, const uint8_t *keys, int begin, int end) {
     const int slot = 2 * (int)threadIdx.x, dim = a.kv.head_dim;
     float sums[2][QUERIES] = {};
     if (slot + 1 >= begin && slot < end) {
-        const T *k = keys + slot / K_KEY_GROUP * K_KEY_GROUP * (int64_t)dim + slot % K_KEY_GROUP;
 #pragma unroll 4
-        for (int d = 0; d < dim; d++, k += K_KEY_GROUP) {
-            const float first = to_float(k[0]), second = to_float(k[1]);
+        for (int d = 0; d < dim; d++) {
+            const float first = KV::key(keys, dim, slot, d), second = KV::key(keys, dim, slot + 1, d);
             for (int i = 0; i < QUERIES; i++) {
                 sums[0][i] = __fmaf_rn(m.q[i * dim + d], first, sums[0][i]);
                 sums[1][i] = __fmaf_rn(m.q[i * dim + d], second, sums[1][i]);
@@ -145,21 +144,21 @@ static __device__ void soften(const room &m, int queries) {
     }
 }
 
-template <class T> static __device__ T value_at(const k_attend_args &a, const T *values, int slot, int d) {
-    if (a.kv.v) return values[(int64_t)slot * a.kv.v_dim + d];
-    return values[(slot / K_KEY_GROUP * (int64_t)a.kv.head_dim + d) * K_KEY_GROUP + slot % K_KEY_GROUP];
+template <class KV> static __device__ float value_at(const k_attend_args &a, const uint8_t *values, int slot, int d) {
+    return a.kv.v ? KV::value(values, a.kv.v_dim, slot, d) : KV::key(values, a.kv.head_dim, slot, d);
 }
 
 /* Values [first, first + THREADS) of the page's result, into m.halves. Half of the threads take even slots, half odd
  * ones; a thread has two dimensions, 64 apart. */
-template <class T, int QUERIES>
-static __device__ void mix(const room &m, const k_attend_args &a, const T *values, int begin, int end, int first) {
+template <class KV, int QUERIES>
+static __device__ void mix(const room &m, const k_attend_args &a, const uint8_t *values, int begin, int end,
+                           int first) {
     const int half = threadIdx.x / 64, d = first + (int)threadIdx.x % 64, dim = a.kv.v_dim;
     float sums[2][QUERIES] = {};
     for (int s = begin + ((begin ^ half) & 1); s < end; s += 2)
         for (int j = 0; j < 2; j++) {
             if (d + 64 * j >= dim) continue;
-            const float v = to_float(value_at(a, values, s, d + 64 * j));
+            const float v = value_at<KV>(a, values, s, d + 64 * j);
             for (int i = 0; i < QUERIES; i++) sums[j][i] = __fmaf_rn(m.scores[i * K_PAGE + s], v, sums[j][i]);
         }
     __syncthreads();
@@ -205,18 +204,17 @@ static __device__ float *result_at(const k_attend_args &a, const tile &t, int qu
 /* ---- kernels ---- */
 
 /* Scores and weights of a page; false where none of it is seen. */
-template <class T, int QUERIES>
-static __device__ bool weigh_page(const room &m, const k_attend_args &a, const tile &t, int page, const T **values,
-                                  int *begin, int *end) {
-    const int64_t number = a.pages[t.span.pages + page];
-    const T *keys = (const T *)(a.kv.k + number * a.kv.page_stride) + (int64_t)t.kv_head * K_PAGE * a.kv.head_dim;
-    *values =
-        a.kv.v ? (const T *)(a.kv.v + number * a.kv.page_stride) + (int64_t)t.kv_head * K_PAGE * a.kv.v_dim : keys;
+template <class KV, int QUERIES>
+static __device__ bool weigh_page(const room &m, const k_attend_args &a, const tile &t, int page,
+                                  const uint8_t **values, int *begin, int *end) {
+    const int64_t at = a.pages[t.span.pages + page] * a.kv.page_stride;
+    const uint8_t *keys = a.kv.k + at + t.kv_head * KV::key_head_bytes(a.kv.head_dim);
+    *values = a.kv.v ? a.kv.v + at + t.kv_head * KV::value_head_bytes(a.kv.v_dim) : keys;
     see(m, a, t, page, QUERIES);
     __syncthreads();
     see_any(m, QUERIES, begin, end);
     if (*begin >= *end) return false;
-    score<T, QUERIES>(m, a, keys, *begin, *end);
+    score<KV, QUERIES>(m, a, keys, *begin, *end);
     __syncthreads();
     soften(m, QUERIES);
     __syncthreads();
@@ -224,20 +222,20 @@ static __device__ bool weigh_page(const room &m, const k_attend_args &a, const t
 }
 
 /* Grid: [head tiles][spans]: all pages. */
-template <class T, int QUERIES> static __device__ void attend(const k_attend_args &a) {
+template <class KV, int QUERIES> static __device__ void attend(const k_attend_args &a) {
     DYNAMIC_SHARED(float, shared);
     const room m = make_room(shared, a, QUERIES);
     const tile t = make_tile(a);
     const int dim = a.kv.v_dim, i = (int)threadIdx.x;
     load_queries(m, a, t, QUERIES);
     for (int page = first_page(a, t); page < end_page(t); page++) {
-        const T *values;
+        const uint8_t *values;
         int begin, end;
-        if (!weigh_page<T, QUERIES>(m, a, t, page, &values, &begin, &end)) continue;
+        if (!weigh_page<KV, QUERIES>(m, a, t, page, &values, &begin, &end)) continue;
         if (i < QUERIES)
             merge_numbers(&m.best[i], &m.total[i], m.page_best[i], m.page_total[i], &m.keep[i], &m.take[i]);
         for (int first = 0; first < dim; first += THREADS) {
-            mix<T, QUERIES>(m, a, values, begin, end, first);
+            mix<KV, QUERIES>(m, a, values, begin, end, first);
             for (int q = 0; q < QUERIES && first + i < dim; q++) {
                 float *sum = &m.merged[q * dim + first + i];
                 *sum = merge_value(*sum, m.keep[q], m.halves[q * THREADS + i], m.take[q]);
@@ -257,23 +255,23 @@ static __device__ float *part_at(const k_attend_args &a, int queries, int page) 
 }
 
 /* Grid: [head tiles][spans][pages]: one page, counted from the first that its tile sees. */
-template <class T, int QUERIES> static __device__ void attend_page(const k_attend_args &a) {
+template <class KV, int QUERIES> static __device__ void attend_page(const k_attend_args &a) {
     DYNAMIC_SHARED(float, shared);
     const room m = make_room(shared, a, QUERIES);
     const tile t = make_tile(a);
     const int dim = a.kv.v_dim, i = (int)threadIdx.x, page = first_page(a, t) + (int)blockIdx.z;
-    const T *values;
+    const uint8_t *values;
     int begin, end;
     if (page >= end_page(t)) return;
     float *part = part_at(a, QUERIES, (int)blockIdx.z);
     load_queries(m, a, t, QUERIES);
-    const bool is_seen = weigh_page<T, QUERIES>(m, a, t, page, &values, &begin, &end);
+    const bool is_seen = weigh_page<KV, QUERIES>(m, a, t, page, &values, &begin, &end);
     if (i < QUERIES) {
         part[i * (2 + dim)] = is_seen ? m.page_best[i] : -INFINITY;
         part[i * (2 + dim) + 1] = is_seen ? m.page_total[i] : 0;
     }
     for (int first = 0; is_seen && first < dim; first += THREADS) {
-        mix<T, QUERIES>(m, a, values, begin, end, first);
+        mix<KV, QUERIES>(m, a, values, begin, end, first);
         for (int q = 0; q < QUERIES && first + i < dim; q++)
             part[q * (2 + dim) + 2 + first + i] = m.halves[q * THREADS + i];
     }
@@ -295,15 +293,20 @@ template <int QUERIES> static __device__ void merge_pages(const k_attend_args &a
         }
 }
 
+#define KERNELS_OF(kv, name, queries)                                                                                  \
+    KERNEL __launch_bounds__(THREADS) k_attend_##name##_##queries(const k_attend_args a) { attend<kv, queries>(a); }   \
+    KERNEL __launch_bounds__(THREADS) k_attend_page_##name##_##queries(const k_attend_args a) {                        \
+        attend_page<kv, queries>(a);                                                                                   \
+    }
+typedef coded_kv<8, 8> kv_q8;
+typedef coded_kv<6, 6> kv_q6;
+typedef coded_kv<6, 4> kv_q4;
 #define KERNELS(queries)                                                                                               \
-    KERNEL __launch_bounds__(THREADS) k_attend_f16_##queries(const k_attend_args a) { attend<f16, queries>(a); }       \
-    KERNEL __launch_bounds__(THREADS) k_attend_f32_##queries(const k_attend_args a) { attend<float, queries>(a); }     \
-    KERNEL __launch_bounds__(THREADS) k_attend_page_f16_##queries(const k_attend_args a) {                             \
-        attend_page<f16, queries>(a);                                                                                  \
-    }                                                                                                                  \
-    KERNEL __launch_bounds__(THREADS) k_attend_page_f32_##queries(const k_attend_args a) {                             \
-        attend_page<float, queries>(a);                                                                                \
-    }                                                                                                                  \
+    KERNELS_OF(plain_kv<f16>, f16, queries)                                                                            \
+    KERNELS_OF(plain_kv<float>, f32, queries)                                                                          \
+    KERNELS_OF(kv_q8, q8, queries)                                                                                     \
+    KERNELS_OF(kv_q6, q6, queries)                                                                                     \
+    KERNELS_OF(kv_q4, q4, queries)                                                                                     \
     KERNEL __launch_bounds__(THREADS) k_attend_merge_##queries(const k_attend_args a) { merge_pages<queries>(a); }
 KERNELS(1)
 KERNELS(4)

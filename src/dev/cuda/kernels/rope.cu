@@ -2,7 +2,7 @@
  *
  * A warp for each head of a row; a head waits in shared memory between its steps. dev.h tells where the elements of a
  * page lie. */
-#include "kernel.cuh"
+#include "kv.cuh"
 
 enum { NORM_NONE, NORM_FIRST, NORM_LAST }; /* enum head_norm */
 
@@ -25,22 +25,13 @@ static __device__ void turn_head(float *head, const float *cosines, const float 
     __syncwarp();
 }
 
-/* Element d of `slot` is `step` elements behind the one before. */
-template <class T> static __device__ void store(uint8_t *page, int64_t at, int64_t step, const float *from, int n) {
-    for (int d = threadIdx.x % WARP; d < n; d += WARP) put_float((T *)page + at + d * step, from[d]);
-}
-
-template <class T> static __device__ void store_key(const k_kv &kv, uint8_t *page, int slot, int h, const float *head) {
-    const int64_t first = (int64_t)h * K_PAGE * kv.head_dim + slot / K_KEY_GROUP * K_KEY_GROUP * (int64_t)kv.head_dim;
-    store<T>(page, first + slot % K_KEY_GROUP, K_KEY_GROUP, head, kv.head_dim);
-}
-
 /* ---- grouped-query attention: grid [heads, four a block][rows] ---- */
 
-template <class T> static __device__ void rope_store(const k_rope_args &a) {
+template <class KV> static __device__ void rope_store(const k_rope_args &a) {
     DYNAMIC_SHARED(float, shared);
     take_turn();
-    const int dim = a.kv.head_dim, kv_heads = a.kv.n_kv_heads, half = a.rot_dims / 2, lane = threadIdx.x % WARP;
+    const int dim = a.kv.head_dim, room = dim > a.kv.v_dim ? dim : a.kv.v_dim, kv_heads = a.kv.n_kv_heads,
+              half = a.rot_dims / 2, lane = threadIdx.x % WARP;
     const k_span span = a.spans[blockIdx.y];
     const int64_t row = span.row;
     int h = (int)(blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP);
@@ -49,13 +40,13 @@ template <class T> static __device__ void rope_store(const k_rope_args &a) {
     const int slot = span.position % K_PAGE;
     if (h >= a.n_heads + kv_heads) {
         h -= a.n_heads + kv_heads;
-        store<T>(a.kv.v + page, ((int64_t)h * K_PAGE + slot) * a.kv.v_dim, 1, a.v + (row * kv_heads + h) * a.kv.v_dim,
-                 a.kv.v_dim);
+        KV::put_value(a.kv.v + page + h * KV::value_head_bytes(a.kv.v_dim), a.kv, slot,
+                      a.v + (row * kv_heads + h) * a.kv.v_dim, shared + threadIdx.x / WARP * room);
         return;
     }
     const bool is_q = h < a.n_heads;
     if (!is_q) h -= a.n_heads;
-    float *head = shared + threadIdx.x / WARP * dim,
+    float *head = shared + threadIdx.x / WARP * room,
           *from = is_q ? a.q + (row * a.n_heads + h) * dim : a.k + (row * kv_heads + h) * dim;
     const float *weight = is_q ? a.q_norm : a.k_norm;
     for (int i = lane; i < dim; i += WARP) head[i] = from[i];
@@ -63,17 +54,20 @@ template <class T> static __device__ void rope_store(const k_rope_args &a) {
     if (a.norm == NORM_FIRST) norm_head(head, dim, weight, a.eps);
     turn_head(head, a.cos + row * half, a.sin + row * half, half, a.pairs);
     if (a.norm == NORM_LAST) norm_head(head, dim, weight, a.eps);
-    if (!is_q) return store_key<T>(a.kv, a.kv.k + page, slot, h, head);
+    if (!is_q) return KV::put_key(a.kv.k + page + h * KV::key_head_bytes(dim), a.kv, slot, head);
     const float scale = a.q_scale ? a.q_scale[row] : 1;
     for (int i = lane; i < dim; i += WARP) from[i] = __fmul_rn(head[i], scale);
 }
 
-KERNEL k_rope_store_f16(const k_rope_args a) { rope_store<f16>(a); }
-KERNEL k_rope_store_f32(const k_rope_args a) { rope_store<float>(a); }
+KERNEL k_rope_store_f16(const k_rope_args a) { rope_store<plain_kv<f16>>(a); }
+KERNEL k_rope_store_f32(const k_rope_args a) { rope_store<plain_kv<float>>(a); }
+KERNEL k_rope_store_q8(const k_rope_args a) { rope_store<coded_kv<8, 8>>(a); }
+KERNEL k_rope_store_q6(const k_rope_args a) { rope_store<coded_kv<6, 6>>(a); }
+KERNEL k_rope_store_q4(const k_rope_args a) { rope_store<coded_kv<6, 4>>(a); }
 
 /* ---- latent attention: the same grid, the latent stands behind the heads ---- */
 
-template <class T> static __device__ void latent_store(const k_latent_args &a) {
+template <class KV> static __device__ void latent_store(const k_latent_args &a) {
     DYNAMIC_SHARED(float, shared);
     take_turn();
     const int dim = a.kv.head_dim, rank = a.kv.v_dim, half = a.rot_dims / 2, lane = threadIdx.x % WARP;
@@ -94,9 +88,28 @@ template <class T> static __device__ void latent_store(const k_latent_args &a) {
         for (int i = lane; i < n; i += WARP) q[i] = head[i];
     } else {
         const int64_t page = (int64_t)a.pages[span.pages + span.position / K_PAGE] * a.kv.page_stride;
-        store_key<T>(a.kv, a.kv.k + page, span.position % K_PAGE, 0, head);
+        KV::put_key(a.kv.k + page, a.kv, span.position % K_PAGE, head);
     }
 }
 
-KERNEL k_latent_store_f16(const k_latent_args a) { latent_store<f16>(a); }
-KERNEL k_latent_store_f32(const k_latent_args a) { latent_store<float>(a); }
+KERNEL k_latent_store_f16(const k_latent_args a) { latent_store<plain_kv<f16>>(a); }
+KERNEL k_latent_store_f32(const k_latent_args a) { latent_store<plain_kv<float>>(a); }
+KERNEL k_latent_store_q8(const k_latent_args a) { latent_store<coded_kv<8, 8>>(a); }
+KERNEL k_latent_store_q6(const k_latent_args a) { latent_store<coded_kv<6, 6>>(a); }
+KERNEL k_latent_store_q4(const k_latent_args a) { latent_store<coded_kv<6, 4>>(a); }
+
+/* ---- queries and results of coded caches: a warp for each vector ---- */
+
+KERNEL k_hadamard(const k_hadamard_args a) {
+    DYNAMIC_SHARED(float, shared);
+    take_turn();
+    const int lane = threadIdx.x % WARP;
+    const int64_t vector = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+    if (vector >= a.n_vectors) return;
+    float *x = shared + threadIdx.x / WARP * a.dim, *from = a.x + vector * a.dim;
+    for (int i = lane; i < a.dim; i += WARP) x[i] = from[i];
+    __syncwarp();
+    hadamard(x, a.first);
+    hadamard(x + a.first, a.dim - a.first);
+    for (int i = lane; i < a.dim; i += WARP) from[i] = x[i];
+}
