@@ -12,9 +12,11 @@
 
 typedef __m256i ivec;
 typedef __m256 fvec;
-enum { LANES = 8, MOST_ROWS = 4, MOST_SIZE = 2, WIDE_OFFSET = 128 };
+enum { LANES = 8, MOST_ROWS = 4, MOST_SIZE = 2, WIDE_OFFSET = 128, MOST_LANES = 4, MOST_SUMS = 4, MOST_TILES = 2 };
+static const int tiles_at_once[] = {2, 1, 1}; /* for 1, 2, 4 rows */
 
 static inline ivec i_load(const void *from) { return _mm256_loadu_si256(from); }
+static inline void i_store(void *to, ivec v) { _mm256_storeu_si256(to, v); }
 static inline ivec i_set(char byte) { return _mm256_set1_epi8(byte); }
 static inline ivec i_zero(void) { return _mm256_setzero_si256(); }
 static inline ivec i_and(ivec a, ivec b) { return _mm256_and_si256(a, b); }
@@ -64,6 +66,12 @@ static inline __m256i to_whole(const float *x, __m256 inverse) {
     return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inverse));
 }
 
+static inline int sum_16(const int8_t *q) {
+    const __m128i raised = _mm_xor_si128(_mm_loadu_si128((const void *)q), _mm_set1_epi8((char)0x80));
+    const __m128i sums = _mm_sad_epu8(raised, _mm_setzero_si128());
+    return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 0x80;
+}
+
 /* x = d q with q of 8 bits; a NaN among them makes d one. */
 static inline void quantize(int8_t q[PACK_DEPTH], float *d, const float *x) {
     const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF));
@@ -84,9 +92,23 @@ static inline void quantize(int8_t q[PACK_DEPTH], float *d, const float *x) {
     *d = _mm256_movemask_ps(bad) ? NAN : most / 127;
 }
 
-#define STRIP_EIGHT(name, bits, has_table, halves)
-#define EIGHT_OF(name) NULL
+#define STRIPS(name, bits, has_table, halves)                                                                          \
+    STRIP(name, bits, has_table, halves, 1, 1, 2)                                                                      \
+    STRIP(name, bits, has_table, halves, 2, 1, 2)                                                                      \
+    STRIP(name, bits, has_table, halves, 4, 1, 1)                                                                      \
+    STRIP(name, bits, has_table, halves, 1, 2, 4)
+#define ONE_OF(name)                                                                                                   \
+    { strip_##name##_1_1, strip_##name##_2_1, strip_##name##_4_1 }
+#define SEVERAL_OF(name)                                                                                               \
+    { strip_##name##_1_2 }
+#define PANEL_ROWS(wide, halves)                                                                                       \
+    ROWS(wide, halves, 1)                                                                                              \
+    ROWS(wide, halves, 2)                                                                                              \
+    ROWS(wide, halves, 4)
+#define PANEL_ROWS_OF(wide, halves)                                                                                    \
+    { rows_##wide##halves##_1, rows_##wide##halves##_2, rows_##wide##halves##_4 }
 
 #include "quant_matmul.inc"
+#include "quant_panel.inc"
 
 const cpu_matmul_ops cpu_quant_avx2 = {.grouped = &kernel_grouped};

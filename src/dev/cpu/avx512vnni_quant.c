@@ -10,9 +10,11 @@
 
 typedef __m512i ivec;
 typedef __m512 fvec;
-enum { LANES = 16, MOST_ROWS = 8, MOST_SIZE = 3, WIDE_OFFSET = 0 };
+enum { LANES = 16, MOST_ROWS = 8, MOST_SIZE = 3, WIDE_OFFSET = 0, MOST_LANES = 4, MOST_SUMS = 8, MOST_TILES = 4 };
+static const int tiles_at_once[] = {4, 4, 2, 1}; /* for 1, 2, 4, 8 rows */
 
 static inline ivec i_load(const void *from) { return _mm512_loadu_si512(from); }
+static inline void i_store(void *to, ivec v) { _mm512_storeu_si512(to, v); }
 static inline ivec i_set(char byte) { return _mm512_set1_epi8(byte); }
 static inline ivec i_zero(void) { return _mm512_setzero_si512(); }
 static inline ivec i_and(ivec a, ivec b) { return _mm512_and_si512(a, b); }
@@ -52,6 +54,12 @@ static inline fvec f_power(const uint8_t *from) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(below, 23));
 }
 
+static inline int sum_16(const int8_t *q) {
+    const __m128i raised = _mm_xor_si128(_mm_loadu_si128((const void *)q), _mm_set1_epi8((char)0x80));
+    const __m128i sums = _mm_sad_epu8(raised, _mm_setzero_si128());
+    return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 0x80;
+}
+
 /* x = d q with q of 8 bits; a NaN among them makes d one. */
 static inline void quantize(int8_t q[PACK_DEPTH], float *d, const float *x) {
     const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + LANES);
@@ -62,9 +70,27 @@ static inline void quantize(int8_t q[PACK_DEPTH], float *d, const float *x) {
     *d = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) ? NAN : most / 127;
 }
 
-#define STRIP_EIGHT(name, bits, has_table, halves) STRIP(name, bits, has_table, halves, 8)
-#define EIGHT_OF(name) strip_##name##_8
+#define STRIPS(name, bits, has_table, halves)                                                                          \
+    STRIP(name, bits, has_table, halves, 1, 1, 1)                                                                      \
+    STRIP(name, bits, has_table, halves, 2, 1, 1)                                                                      \
+    STRIP(name, bits, has_table, halves, 4, 1, 1)                                                                      \
+    STRIP(name, bits, has_table, halves, 8, 1, 1)                                                                      \
+    STRIP(name, bits, has_table, halves, 1, 4, 4)                                                                      \
+    STRIP(name, bits, has_table, halves, 2, 4, 4)                                                                      \
+    STRIP(name, bits, has_table, halves, 4, 2, 2)
+#define ONE_OF(name)                                                                                                   \
+    { strip_##name##_1_1, strip_##name##_2_1, strip_##name##_4_1, strip_##name##_8_1 }
+#define SEVERAL_OF(name)                                                                                               \
+    { strip_##name##_1_4, strip_##name##_2_4, strip_##name##_4_2, NULL }
+#define PANEL_ROWS(wide, halves)                                                                                       \
+    ROWS(wide, halves, 1)                                                                                              \
+    ROWS(wide, halves, 2)                                                                                              \
+    ROWS(wide, halves, 4)                                                                                              \
+    ROWS(wide, halves, 8)
+#define PANEL_ROWS_OF(wide, halves)                                                                                    \
+    { rows_##wide##halves##_1, rows_##wide##halves##_2, rows_##wide##halves##_4, rows_##wide##halves##_8 }
 
 #include "quant_matmul.inc"
+#include "quant_panel.inc"
 
 const cpu_matmul_ops cpu_quant_avx512vnni = {.grouped = &kernel_grouped};
