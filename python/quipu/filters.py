@@ -13,6 +13,7 @@ import weakref
 from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._native import NULL, OK, check, ffi, lib, new_error, take_text, text_of
+from .owned import Owned
 from .tokenizer import MAX_CONSTRAINTS, Tokenizer
 
 
@@ -73,7 +74,7 @@ class Compiled:
         check(status, err)
         self._ptr = slot[0]
         # The library's tokenizer must live as long, but not the Tokenizer that remembers this.
-        weakref.finalize(self, _free_grammar, slot[0], tokenizer._owner).atexit = False
+        self._owned = Owned(slot[0], lib.qp_grammar_free, tokenizer._owner)
 
     def allows(self, text: str) -> bool:
         """Whether the whole text is one of the constraint."""
@@ -93,10 +94,6 @@ class Compiled:
         made = _Eager(inner)
         _alive[made.handle] = made
         out[0] = {"user": made.handle, **_C_EAGER}
-
-
-def _free_grammar(pointer: Any, owner: Any) -> None:
-    lib.qp_grammar_free(pointer)
 
 
 _PLAIN_OPTIONS = ("lenient", "any_order", "repeat_extra_keys", "unicode_escapes", "ignore_formats", "fraction_digits",

@@ -2,7 +2,10 @@
 
 A loop that reads jobs gets a Hub at the first one. The engine makes the hub's descriptor readable, the loop calls
 `_on_ready` (add_reader), and that wakes whoever waits for the jobs in question; what they say is read by them, on their
-own time, so that nothing is buffered here. Jobs are known by weak references: a hub keeps none alive.
+own time, so that nothing is buffered here.
+
+Who keeps whom: the loop keeps its hub, through add_reader, until it is closed. A hub keeps those who wait, as a loop
+keeps the tasks that wait for its sockets, and knows jobs by weak references: a job that nobody reads may go.
 """
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ import itertools
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Dict, Optional
+from typing import TYPE_CHECKING, Dict, Optional, Set
 
 from ._native import check, ffi, lib, new_error
+from .owned import Owned
 
 if TYPE_CHECKING:
     from .job import Job
+    from .waiter import Waiter
 
 MOST_AT_ONCE = 1024  # jobs told of before others on the loop get their turn
 
@@ -28,7 +33,7 @@ class Watch:
         slot, err = ffi.new("qp_watch **"), new_error()
         check(lib.qp_watch_new(slot, err), err)
         self._watch = slot[0]
-        weakref.finalize(self, lib.qp_watch_free, slot[0]).atexit = False
+        self._owned = Owned(slot[0], lib.qp_watch_free)
         self._user = ffi.new("uintptr_t *")
         self._user_out = ffi.cast("void **", self._user)
         self._jobs: Dict[int, weakref.ref[Job]] = {}
@@ -57,6 +62,7 @@ class Hub(Watch):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
+        self.waiting: Set[Waiter] = set()
         loop.add_reader(lib.qp_watch_descriptor(self._watch), self._on_ready)
 
     def _on_ready(self) -> None:
@@ -73,19 +79,17 @@ class Hub(Watch):
                 return  # if there is more after all, the descriptor is still readable
 
 
-_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Hub]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def hub_of(loop: asyncio.AbstractEventLoop) -> Hub:
     """The loop's hub; called on its thread."""
     with _lock:
-        hub = _hubs.get(loop)
-    if hub is not None:
-        return hub
-    hub = Hub(loop)
-    with _lock:
-        for other in [other for other in _hubs if other.is_closed()]:
-            del _hubs[other]  # a closed loop may live on in a reference cycle; its descriptor should not
-        _hubs[loop] = hub
+        known = _hubs.get(loop)
+    hub = known() if known is not None else None
+    if hub is None:
+        hub = Hub(loop)
+        with _lock:
+            _hubs[loop] = weakref.ref(hub)
     return hub

@@ -15,8 +15,7 @@ import asyncio
 import dataclasses
 import threading
 import time
-import weakref
-from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Generator, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Generator, Iterator, List, Optional, Set
 
 from ._native import BUSY, NULL, OK, error_of, ffi, lib, new_error
 from .events import (
@@ -32,6 +31,8 @@ from .events import (
     token_from,
 )
 from .hub import hub_of
+from .owned import Owned
+from .waiter import TURN, Waiter
 
 if TYPE_CHECKING:
     from .filters import _Bridge
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _attaching = threading.Lock()
 BLINK = 0.1  # seconds that a blocking read takes no notice of Ctrl-C
+MOST_IN_A_ROW = 16  # events that a task takes without waiting before others on the loop get their turn
 STATES = ("waiting", "prompt", "running", "ended")
 
 
@@ -88,8 +90,8 @@ class Job:
     __slots__ = (
         "__weakref__", "_bridges", "_consume_max", "_consume_sum", "_consumed_at", "_delivered", "_delivered_at",
         "_end", "_end_given", "_end_waiters", "_err", "_events", "_failure", "_first_at", "_gap_max", "_gap_sum",
-        "_generated_at", "_handle", "_has_news", "_is_cancelled", "_last_n", "_loop", "_noticed_at", "_ptr", "_raw",
-        "_submitted_at", "_vocabulary", "_waiter", "identifier",
+        "_generated_at", "_handle", "_has_news", "_in_a_row", "_is_cancelled", "_keeper", "_last_n", "_loop",
+        "_noticed_at", "_owned", "_ptr", "_raw", "_submitted_at", "_vocabulary", "_waiter", "identifier",
     )
 
     def __init__(self, pointer: Any, handle: _Handle, vocabulary: int, bridges: List[_Bridge],
@@ -100,9 +102,11 @@ class Job:
         self._bridges = bridges
         self._raw, self._err = ffi.new("qp_event *"), new_error()
         self._loop: Optional[asyncio.AbstractEventLoop] = None
-        self._waiter: Optional[asyncio.Future[None]] = None
+        self._keeper: Set[Waiter] = set()  # the hub's, when there is one
+        self._waiter: Optional[Waiter] = None
         self._end_waiters: Optional[List[asyncio.Future[None]]] = None
         self._has_news = True
+        self._in_a_row = 0
         self._end: Optional[EndEvent] = None
         self._end_given = self._is_cancelled = False
         self._failure: Optional[BaseException] = None
@@ -112,7 +116,7 @@ class Job:
         self._delivered = self._events = self._last_n = 0
         self._gap_sum = self._gap_max = self._consume_sum = self._consume_max = 0.0
         self.identifier: Any = None  # anything of the caller's
-        weakref.finalize(self, _free_job, pointer, handle).atexit = False
+        self._owned = Owned(pointer, lib.qp_job_free, handle)
 
     # ---- reading ----
 
@@ -218,17 +222,17 @@ class Job:
         """Whether the job is read on this loop: from now on, if it was on none."""
         with _attaching:
             if self._loop is None:
-                hub_of(loop).attach(self)
-                self._loop = loop
+                hub = hub_of(loop)
+                hub.attach(self)
+                self._keeper, self._loop = hub.waiting, loop
             return self._loop is loop
 
     def _on_news(self, now: float) -> None:
         """By the hub."""
         self._noticed_at = now
         self._has_news = True
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        if self._waiter is not None:
+            self._waiter.wake()
 
     async def _next_async(self) -> Event:
         loop = asyncio.get_running_loop()
@@ -244,9 +248,16 @@ class Job:
             if self._has_news:
                 event = self._take(0.0)
                 if event is not None:
-                    return self._give_end() if event is self._end else event
+                    if event.kind == "end":
+                        return self._give_end()
+                    self._in_a_row += 1
+                    if self._in_a_row > MOST_IN_A_ROW:
+                        self._in_a_row = 0
+                        await TURN
+                    return event
                 self._has_news = False
-            self._waiter = loop.create_future()
+            self._in_a_row = 0
+            self._waiter = Waiter(loop, self._keeper)
             try:
                 await self._waiter
             except asyncio.CancelledError:
@@ -270,8 +281,8 @@ class Job:
                 timer.cancel()
 
     def _time_out(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(_TimeOut())
+        if self._waiter is not None:
+            self._waiter.wake(_TimeOut())
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return _Events(self)
@@ -313,15 +324,15 @@ class Job:
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._until_ended(), elsewhere))
             return
         while self._end is None:
-            future = loop.create_future()
             if self._waiter is not None:  # its reader reads the end
+                future = loop.create_future()
                 self._end_waiters = [*(self._end_waiters or []), future]
                 await future
             elif self._take(0.0) is None:
                 self._has_news = False
-                self._waiter = future
+                self._waiter = Waiter(loop, self._keeper)
                 try:
-                    await future
+                    await self._waiter
                 finally:
                     self._waiter = None
 
@@ -413,11 +424,6 @@ class Job:
 
 class _TimeOut(Exception):
     pass
-
-
-def _free_job(pointer: Any, handle: _Handle) -> None:
-    """`handle` keeps the generator until here."""
-    lib.qp_job_free(pointer)
 
 
 class _Events:

@@ -5,10 +5,10 @@ import asyncio
 import dataclasses
 import json
 import os
-import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._native import NULL, c_text, check, ffi, lib, new_error, take_text
+from .owned import Owned
 from .settings import Settings, from_struct
 from .tokenizer import Tokenizer
 
@@ -156,12 +156,7 @@ class _Handle:
 
     def __init__(self, pointer: Any, lasting: Any) -> None:
         self.pointer = pointer
-        weakref.finalize(self, _close_model, pointer, lasting).atexit = False
-
-
-def _close_model(pointer: Any, lasting: Any) -> None:
-    """`lasting` are the callbacks, which the library may call until here."""
-    lib.qp_model_close(pointer)
+        self.owned = Owned(pointer, lib.qp_model_close, lasting)  # callbacks that the library may call until then
 
 
 def _connect(options: Any, log: Optional[Callable[[str, str], None]],
@@ -188,11 +183,7 @@ class Adapter:
         check(lib.qp_adapter_open(slot, model._ptr, os.fsencode(path), err), err)
         self._ptr = slot[0]
         self.path = os.fspath(path)
-        weakref.finalize(self, _close_adapter, slot[0], model._handle).atexit = False
-
-
-def _close_adapter(pointer: Any, handle: _Handle) -> None:
-    lib.qp_adapter_close(pointer)
+        self._owned = Owned(slot[0], lib.qp_adapter_close, model._handle)
 
 
 class Template:
@@ -228,7 +219,7 @@ class Template:
 
     def _take(self, pointer: Any) -> Template:
         self._ptr = pointer
-        weakref.finalize(self, lib.qp_template_free, pointer).atexit = False
+        self._owned = Owned(pointer, lib.qp_template_free)
         return self
 
     @property

@@ -1,12 +1,12 @@
 """Logits of chosen ids: one sequence of tokens with a cache of its own, driven by the caller. Needs numpy."""
 from __future__ import annotations
 
-import weakref
 from typing import Any, List, Optional
 from typing import Sequence as Ids
 
 from ._native import c_ids, check, ffi, lib, new_error
 from .model import CACHE_TYPES, Adapter, Model, choose
+from .owned import Owned
 
 
 class Sequence:
@@ -18,7 +18,7 @@ class Sequence:
         check(lib.qp_sequence_new(slot, model._ptr, capacity_tokens, kind, err), err)
         self._ptr = slot[0]
         self.model = model
-        weakref.finalize(self, _free_sequence, slot[0], model._handle).atexit = False
+        self._owned = Owned(slot[0], lib.qp_sequence_free, model._handle)
 
     def __len__(self) -> int:
         return int(lib.qp_sequence_length(self._ptr))
@@ -50,8 +50,3 @@ class Sequence:
         check(lib.qp_forward(ffi.new("qp_sequence *[]", [self._ptr]), ffi.new("int32_t *[]", [array]),
                              ffi.new("size_t[]", [n]), ffi.new("size_t[]", [wanted]), 1, out, err), err)
         return logits
-
-
-def _free_sequence(pointer: Any, handle: Any) -> None:
-    """`handle` keeps the model until here."""
-    lib.qp_sequence_free(pointer)

@@ -4,10 +4,10 @@ from __future__ import annotations
 import collections
 import os
 import threading
-import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from ._native import NULL, c_ids, check, ffi, lib, new_error, take_text, text_of
+from .owned import Owned
 
 MAX_CONSTRAINTS = 256  # compiled ones that a tokenizer remembers
 
@@ -117,7 +117,7 @@ class _Handle:
     """Closes a tokenizer when neither it nor what was compiled for it is needed any more."""
 
     def __init__(self, pointer: Any) -> None:
-        weakref.finalize(self, lib.qp_tokenizer_close, pointer).atexit = False
+        self.owned = Owned(pointer, lib.qp_tokenizer_close)
 
 
 class TokenStream:
@@ -131,7 +131,7 @@ class TokenStream:
         self._tokenizer = tokenizer
         self._text, self._n = ffi.new("char **"), ffi.new("size_t *")
         self._has, self._err = ffi.new("bool *"), err
-        weakref.finalize(self, _free_stream, slot[0], tokenizer._owner).atexit = False
+        self._owned = Owned(slot[0], lib.qp_detok_stream_free, tokenizer._owner)
 
     def add(self, id: int) -> str:
         check(lib.qp_detok_stream_next(self._ptr, id, self._text, self._n, self._has, self._err), self._err)
@@ -140,8 +140,3 @@ class TokenStream:
     def end(self) -> str:
         check(lib.qp_detok_stream_end(self._ptr, self._text, self._n, self._err), self._err)
         return text_of(self._text[0], self._n[0]) if self._n[0] else ""
-
-
-def _free_stream(pointer: Any, owner: Any) -> None:
-    """`owner` is only held until here."""
-    lib.qp_detok_stream_free(pointer)

@@ -1,5 +1,6 @@
 """Jobs on event loops: smooth, cancelled in every way and state, many loops and threads, loops that end."""
 import asyncio
+import contextvars
 import gc
 import os
 import threading
@@ -156,6 +157,38 @@ def test_abandoned_generators_of_generators_cancel(tiny):
     run(main())
 
 
+def test_a_cancelled_wait_says_why(tiny_model):
+    """With the message of Task.cancel(), and in the task's own context."""
+    place = contextvars.ContextVar("place", default="nowhere")
+
+    async def main():
+        with quipu.Generator(tiny_model, max_jobs=1) as generator:
+            blocker = generator.job("hello", max_unread=1, **OPEN_END)
+
+            async def read():
+                place.set("here")
+                events = generator.job("hello", max_new_tokens=2, **OPEN_END).__aiter__()
+                await events.__anext__()
+                assert place.get() == "here"
+                await generator.agenerate("hello", **OPEN_END)
+
+            task, other = asyncio.ensure_future(read()), asyncio.ensure_future(read())
+            await asyncio.sleep(0.02)
+            other.cancel("no more")
+            other.cancel("again")
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await other
+            assert caught.value.args in (("no more",), ("again",), ())
+            await blocker.cancel()
+            await asyncio.sleep(0.02)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert place.get() == "nowhere"
+
+    run(main())
+
+
 def test_timeouts_do_not_cancel(tiny_model):
     async def main():
         with quipu.Generator(tiny_model, max_jobs=1) as generator:
@@ -209,6 +242,28 @@ def test_a_slow_reader_gets_merged_text(tiny):
         assert n_ids == 200 and n_events < 150
         stats = job.stats
         assert stats.consume_max >= 0.02 and stats.engine.decode_s < stats.events * 0.02
+
+    run(main())
+
+
+def test_a_reader_that_never_waits_lets_others_on(tiny):
+    """Who works longer for each event than the engine takes to make one finds the next one ready each time."""
+    async def main():
+        turns = 0
+
+        async def other():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(other())
+        async for _ in tiny.job("hello", max_new_tokens=300, **OPEN_END):
+            time.sleep(0.001)  # noqa: ASYNC251 (that is the point)
+            if turns > 5:
+                break
+        task.cancel()
+        assert turns > 5
 
     run(main())
 

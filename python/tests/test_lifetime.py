@@ -81,6 +81,66 @@ def test_jobs_keep_what_they_need():
     assert sequence.forward([1, 2, 3]).shape == (1, 1520)
 
 
+def test_what_is_collected_may_still_be_used_by_its_neighbours(tiny):
+    """A cycle is taken apart in no order: its __del__ and `finally` still find the job."""
+    said = []
+
+    class Watcher:
+        def __init__(self, generator):
+            self.job = generator.job("hello", ignore_eos=True)
+            self.events = self.job.__aiter__()  # cancels when it goes
+            self.me = self
+
+        def __del__(self):
+            said.append((self.job.stats.generated_tokens, self.job.progress.state, self.job.next(LONG) is not None))
+
+    async def reader(box):
+        try:
+            with tiny.job("hello", ignore_eos=True) as job:
+                box.append(job)
+                await asyncio.get_running_loop().create_future()
+        finally:
+            said.append(job.progress.state)
+
+    async def main():
+        for _ in range(5):
+            Watcher(tiny)
+            box = []
+            coroutine = reader(box)
+            coroutine.send(None)  # stays where it is, as a task does that nobody holds
+            box.append(coroutine)
+            del box, coroutine
+            gc.collect()
+
+    asyncio.run(main())
+    assert len(said) == 10
+
+
+def test_collections_do_not_end_who_waits(tiny_model):
+    """Tasks of which nobody keeps a reference: the loop does, as for its sockets."""
+    async def main():
+        with quipu.Generator(tiny_model, max_jobs=1) as generator:
+            blocker = generator.job("hello", max_unread=1, ignore_eos=True)
+            done = []
+
+            async def read():
+                done.append(await generator.agenerate("hello", max_new_tokens=2, ignore_eos=True))
+
+            for _ in range(5):
+                asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(read()) and None)
+            for _ in range(5):
+                await asyncio.sleep(0.01)
+                gc.collect()
+            await blocker.cancel()
+            for _ in range(1000):
+                await asyncio.sleep(LONG / 1000)
+                if len(done) == 5:
+                    break
+            assert [len(each.ids) for each in done] == [2] * 5
+
+    asyncio.run(main())
+
+
 def test_reference_cycles_are_collected(tiny_model):
     class Cyclic(quipu.Filter):
         def __init__(self, generator):

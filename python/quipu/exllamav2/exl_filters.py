@@ -6,10 +6,9 @@ constraints of the engine and never enter Python.
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any, Collection, List, Optional, Sequence, Tuple, Union
 
-from ..filters import AnyFilter, Constraint, Filter, choice, prefix, quote, regex
+from ..filters import AnyFilter, Constraint, Filter, choice, json_schema, prefix, quote, regex
 from .arrays import floats_array, ids_array, to_numpy
 
 
@@ -150,8 +149,8 @@ def as_filters(filters: Optional[Sequence[Any]], vocabulary: int, eos_ids: Seque
     for each in filters or ():
         if isinstance(each, (Constraint, Filter)):
             made.append(each)
-        elif isinstance(each, type) and hasattr(each, "model_json_schema"):
-            made.append(Constraint("json_schema", json.dumps(each.model_json_schema(), ensure_ascii=False)))
+        elif isinstance(each, type):
+            made.append(json_schema(each))
         elif hasattr(each, "as_quipu"):
             made.append(each.as_quipu(vocabulary, eos_ids, prefer_eos))
         elif all(hasattr(each, name) for name in ("begin", "feed", "next")):
