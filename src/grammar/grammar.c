@@ -9,6 +9,7 @@ static const grammar_limits defaults = {
     .mask_bytes = (size_t)64 << 20,
     .mask_steps = 2000000,
     .row_items = 20000,
+    .head_sets = 4096,
 };
 
 static void fill_limits(grammar_limits *l) {
@@ -19,6 +20,7 @@ static void fill_limits(grammar_limits *l) {
     if (!l->mask_bytes) l->mask_bytes = defaults.mask_bytes;
     if (!l->mask_steps) l->mask_steps = defaults.mask_steps;
     if (!l->row_items) l->row_items = defaults.row_items;
+    if (!l->head_sets) l->head_sets = defaults.head_sets;
     if (!l->ir.regex.steps) l->ir.regex.steps = l->compile_steps;
 }
 
@@ -28,6 +30,8 @@ static void close_grammar(grammar *g) {
     cfg_free(&g->rules);
     mask_cache_close(&g->masks);
     mem_free(g->stack.at);
+    head_sets_close(&g->sets);
+    mem_free(g->tails);
     trie_free(g->vocabulary);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);

@@ -39,6 +39,7 @@ typedef struct grammar_limits {
     size_t mask_bytes;    /* of them for remembered masks; 0: 64 MiB */
     size_t mask_steps;    /* derivatives and parser items in one mask; 0: 2 000 000 */
     size_t row_items;     /* parser items in one row; 0: 20 000 */
+    uint32_t head_sets;   /* sets of heads that are kept between masks, 1 KiB each; 0: 4096 */
 } grammar_limits;
 
 /* Lowers and compiles. The grammar takes a share of `t`. What the front end had to tell is in

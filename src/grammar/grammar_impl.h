@@ -33,6 +33,21 @@ typedef struct mask_cache {
     size_t bytes;
 } mask_cache;
 
+/* A state of the automaton of head_set.c. */
+typedef struct head_set {
+    uint32_t first, n; /* in head_sets.heads */
+    uint32_t *row;     /* [256] sets, 0: not known; NULL: never left */
+} head_set;
+enum { HEAD_SET_DEAD = 1 }; /* no head is left */
+
+typedef struct head_sets {
+    head_set *at;
+    uint32_t *table;
+    uint32_t n, room, table_room;
+    heads heads, scratch;
+    arena rows;
+} head_sets;
+
 struct grammar {
     atomic_int shares;
     trie *vocabulary;
@@ -44,6 +59,8 @@ struct grammar {
     rows parser;
     mask_cache masks;
     heads stack; /* of a walk */
+    head_sets sets;
+    uint32_t *tails; /* of a walk: a bit for each tail of the vocabulary (trie.h) */
 };
 
 enum { TAIL_BYTES = 64 };
@@ -75,6 +92,16 @@ qp_status walk_status(const grammar *g, qp_error *err);
 uint32_t walk_no_memory(grammar *g);
 /* Whether a token (bytes, not in the trie) may follow. */
 bool walk_token(grammar *g, const head *now, uint32_t n, span bytes);
+
+/* ---- head_set.c; with the lock held ---- */
+void head_sets_close(head_sets *h);
+/* Before a mask: forgets all where there are many. */
+void head_sets_begin(head_sets *h, uint32_t most);
+/* The set of these heads; 0: there is no room. */
+uint32_t head_set_find(grammar *g, const head *now, uint32_t n);
+const uint32_t *head_set_row(grammar *g, uint32_t set);
+/* Computes row[byte]; 0: there is no room, or the walk has failed. */
+uint32_t head_set_fill(grammar *g, uint32_t set, uint8_t byte);
 
 /* ---- mask.c ---- */
 void mask_cache_close(mask_cache *c);

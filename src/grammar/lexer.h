@@ -27,6 +27,7 @@ typedef struct lexer_state {
     uint32_t parts, n_parts;       /* in lexer.parts */
     uint32_t complete, n_complete; /* in lexer.completed: terminals, rising */
     uint32_t class;                /* equal for states that a token cannot tell apart; 0: not known yet */
+    uint8_t loops;                 /* plain text changes nothing: 1 so it is, 2 not (slice.c) */
     uint8_t follows;               /* slices, two bits each: 1 all of it may follow, 2 not (slice.c) */
 } lexer_state;
 

@@ -13,4 +13,8 @@ static inline int slice_known(const lexer *l, uint32_t state, int slice) {
 /* Remembered at the state. May say no where the answer is yes: then the slice is walked. */
 bool slice_follows(lexer *l, uint32_t state, int slice);
 
+/* Whether the state, taken for its class, comes back to itself with every plain character and nothing is complete on
+ * the way, as inside a string that takes any text. Remembered. */
+bool slice_loops(lexer *l, uint32_t state);
+
 #endif

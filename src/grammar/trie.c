@@ -20,6 +20,7 @@ struct trie {
     uint32_t *offsets; /* [size + 1] into text */
     uint8_t *flags;
     trie_slice slices[TRIE_SLICES];
+    trie_tails tails;
     int32_t (*twins)[2];
     int32_t *too_long;
     size_t n_twins, n_too_long;
@@ -28,6 +29,8 @@ struct trie {
 int trie_size(const trie *t) { return t->size; }
 size_t trie_memory(const trie *t) { return t->memory; }
 const trie_slice *trie_slice_at(const trie *t, int index) { return &t->slices[index]; }
+
+const trie_tails *trie_tails_of(const trie *t) { return &t->tails; }
 
 const int32_t (*trie_twins(const trie *t, size_t *n))[2] {
     *n = t->n_twins;
@@ -53,15 +56,22 @@ static void *take(trie *t, size_t n, size_t size) {
     return mem_zarray(n, size);
 }
 
-/* Which slice a token belongs to. */
-static uint8_t slice_of(span bytes) {
-    int n_chars = 0;
-    for (size_t i = 0; i < bytes.bytes; n_chars++) {
+/* How many bytes from the start are whole plain characters, and how many these are. */
+static size_t plain_part(span bytes, int *n_chars) {
+    size_t i = 0;
+    for (*n_chars = 0; i < bytes.bytes; ++*n_chars) {
         uint32_t c;
         const int length = utf8_decode(bytes.at + i, bytes.bytes - i, &c);
-        if (!length || c < 0x20 || c == '"' || c == '\\' || c == 0x7F) return TRIE_REST;
+        if (!length || !trie_is_plain(c)) break;
         i += (size_t)length;
     }
+    return i;
+}
+
+/* Which slice a token belongs to. */
+static uint8_t slice_of(span bytes) {
+    int n_chars;
+    if (plain_part(bytes, &n_chars) < bytes.bytes) return TRIE_REST;
     return n_chars <= TRIE_FEW_CHARS ? 0 : 1;
 }
 
@@ -143,40 +153,88 @@ static size_t common_bytes(span a, span b) {
 }
 
 /* Nodes of sorted tokens; `open` holds the node at each depth of the current one. */
-static void write_nodes(trie_slice *s, const entry *list, size_t n) {
-    uint32_t open[TRIE_MOST_BYTES];
+static uint32_t write_nodes(trie_node *nodes, const entry *list, size_t n) {
+    uint32_t open[TRIE_MOST_BYTES], n_nodes = 0;
     size_t depth = 0;
     for (size_t i = 0; i <= n; i++) {
         const size_t kept = i && i < n ? common_bytes(list[i - 1].bytes, list[i].bytes) : 0;
         while (depth > kept) {
-            trie_node *node = &s->nodes[open[--depth]];
-            node->size = (s->n_nodes - open[depth]) & 0xFFFFFF;
+            trie_node *node = &nodes[open[--depth]];
+            node->size = (n_nodes - open[depth]) & 0xFFFFFF;
             node->pops = (uint8_t)(depth - kept);
         }
         for (; i < n && depth < list[i].bytes.bytes; depth++) {
-            open[depth] = s->n_nodes;
-            s->nodes[s->n_nodes++] = (trie_node){.id = TRIE_NO_ID, .byte = (uint8_t)list[i].bytes.at[depth]};
+            open[depth] = n_nodes;
+            nodes[n_nodes++] = (trie_node){.id = TRIE_NO_ID, .byte = (uint8_t)list[i].bytes.at[depth]};
         }
-        if (i < n) s->nodes[open[depth - 1]].id = (uint32_t)list[i].id & 0xFFFFFF;
+        if (i < n) nodes[open[depth - 1]].id = (uint32_t)list[i].id & 0xFFFFFF;
     }
+    return n_nodes;
+}
+
+static size_t count_nodes(const entry *list, size_t n) {
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++)
+        most += list[i].bytes.bytes - (i ? common_bytes(list[i - 1].bytes, list[i].bytes) : 0);
+    return most;
 }
 
 static qp_status fill_slice(trie *t, int index, const entry *list, size_t n, qp_error *err) {
     trie_slice *s = &t->slices[index];
-    size_t most = 0;
-    for (size_t i = 0; i < n; i++)
-        most += list[i].bytes.bytes - (i ? common_bytes(list[i - 1].bytes, list[i].bytes) : 0);
+    const size_t most = count_nodes(list, n);
     if (most >= TRIE_NO_ID) return err_set(err, QP_TOO_LARGE, 0, "vocabulary trie: %zu nodes, at most 2^24", most);
 
     s->nodes = take(t, most + 1, sizeof *s->nodes);
     s->mask = take(t, ((size_t)t->size + 31) / 32 + 1, sizeof *s->mask);
     if (!s->nodes || !s->mask) return err_no_memory(err, most * sizeof *s->nodes, "vocabulary trie");
-    write_nodes(s, list, n);
+    s->n_nodes = write_nodes(s->nodes, list, n);
     for (size_t i = 0; i < n; i++) s->mask[list[i].id >> 5] |= 1u << (list[i].id & 31);
     for (size_t i = 0; i < t->n_twins; i++) {
         const int32_t *twin = t->twins[i];
         if (s->mask[twin[0] >> 5] >> (twin[0] & 31) & 1) s->mask[twin[1] >> 5] |= 1u << (twin[1] & 31);
     }
+    return QP_OK;
+}
+
+static void cut_to_tails(entry *list, size_t n) {
+    int n_chars;
+    for (size_t i = 0; i < n; i++) {
+        const size_t plain = plain_part(list[i].bytes, &n_chars);
+        const span tail = {list[i].bytes.at + plain, list[i].bytes.bytes - plain};
+        list[i] = (entry){head_of(tail), tail, list[i].id, TRIE_REST};
+    }
+    qsort(list, n, sizeof *list, by_bytes);
+}
+
+/* Numbers the tails of what is in TRIE_REST; the list is cut to one entry a tail. */
+static qp_status fill_tails(trie *t, entry *list, size_t n, qp_error *err) {
+    trie_tails *const tails = &t->tails;
+    const trie_slice *rest = &t->slices[TRIE_REST];
+    uint32_t *of_id = mem_array((size_t)t->size + 1, sizeof *of_id);
+    tails->first = take(t, n + 1, sizeof *tails->first);
+    tails->ids = take(t, n + 1, sizeof *tails->ids);
+    tails->of_node = take(t, rest->n_nodes + 1, sizeof *tails->of_node);
+    cut_to_tails(list, n);
+    tails->nodes = take(t, count_nodes(list, n) + 1, sizeof *tails->nodes);
+    if (!of_id || !tails->first || !tails->ids || !tails->of_node || !tails->nodes) {
+        mem_free(of_id);
+        return err_no_memory(err, n * sizeof *tails->ids, "vocabulary trie");
+    }
+    for (size_t i = 0; i < n; i++) {
+        const entry one = list[i];
+        if (!tails->n || !span_equal(list[tails->n - 1].bytes, one.bytes)) {
+            tails->first[tails->n] = (uint32_t)i;
+            list[tails->n] = (entry){.bytes = one.bytes, .id = (int32_t)tails->n};
+            tails->n++;
+        }
+        tails->ids[i] = (uint32_t)one.id;
+        of_id[one.id] = tails->n - 1;
+    }
+    tails->first[tails->n] = (uint32_t)n;
+    tails->n_nodes = write_nodes(tails->nodes, list, tails->n);
+    for (uint32_t i = 0; i < rest->n_nodes; i++)
+        if (rest->nodes[i].id != TRIE_NO_ID) tails->of_node[i] = of_id[rest->nodes[i].id];
+    mem_free(of_id);
     return QP_OK;
 }
 
@@ -188,6 +246,7 @@ static qp_status build(trie *t, const trie_source *source, entry **list, qp_erro
         size_t last = first;
         while (last < n && (*list)[last].slice == index) last++;
         ERR_TRY(fill_slice(t, index, *list + first, last - first, err));
+        if (index == TRIE_REST) ERR_TRY(fill_tails(t, *list + first, last - first, err));
         first = last;
     }
     return QP_OK;
@@ -222,6 +281,10 @@ void trie_free(trie *t) {
         mem_free(t->slices[i].nodes);
         mem_free(t->slices[i].mask);
     }
+    mem_free(t->tails.nodes);
+    mem_free(t->tails.first);
+    mem_free(t->tails.ids);
+    mem_free(t->tails.of_node);
     mem_free(t->text);
     mem_free(t->offsets);
     mem_free(t->flags);
