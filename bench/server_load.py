@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What does the server cost beside the engine? CPU of its own threads per token, gaps between tokens, idle connections.
 
-usage: server_load.py PROGRAM [--streams 256] [--tokens 64] [--idle 1000] [--requests 0] [-- options of quipu serve]
+usage: server_load.py PROGRAM [--streams 256] [--tokens 128] [--idle 1000] [--requests 0] [-- options of quipu serve]
 
 Streams: all at once on the demo model, each to its end; the client is one thread over epoll. The server's threads are
 told from the engine's by their names. The gaps are those that the client sees, so a busy machine shows in them.
@@ -185,7 +185,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("program")
     parser.add_argument("--streams", type=int, default=256)
-    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--idle", type=int, default=1000)
     parser.add_argument("--requests", type=int, default=0)
     parser.add_argument("options", nargs="*", help="after --: options of quipu serve")

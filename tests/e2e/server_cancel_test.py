@@ -6,6 +6,7 @@ QUIPU_SERVER_LONG=1 does T31 and T32 with all 1000 requests and T23 with full wa
 
 usage: server_cancel_test.py PROGRAM FIXTURES [unittest options]     run from the root of the repository
 """
+import datetime
 import json
 import os
 import random
@@ -34,6 +35,10 @@ def vanish(s, how):
         s.shutdown(socket.SHUT_WR)
     else:
         s.close()
+
+
+def unix_time(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 class Cancel(unittest.TestCase):
@@ -237,6 +242,52 @@ class Cancel(unittest.TestCase):
         self.assertEqual(status, 200, data)
         if not self.server.is_sanitized():
             self.assertLess(self.server.resident() - resident, 16 << 20)
+
+    def vanish_at_random(self, total, dice):
+        """{request id: when its client had gone}, on the clock of the log."""
+        gone, lock, left = {}, threading.Lock(), list(range(total))
+        head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nx-api-key: %s\r\nx-request-id: v%d\r\n" \
+               "Content-Length: %d\r\n\r\n"
+
+        def client():
+            while True:
+                with lock:
+                    if not left:
+                        return
+                    i = left.pop()
+                    how, wait = dice.choice(("close", "reset", "half")), dice.random() * 0.3
+                    body = json.dumps({"prompt": PROMPT * dice.choice((1, 1, 20, 60)) + str(i), "max_tokens": 1500,
+                                       "ignore_eos": True, "stream": dice.random() < 0.5}).encode()
+                with socket.create_connection(("127.0.0.1", self.server.port), 60) as s:
+                    s.sendall((head % (API, i, len(body))).encode() + body)
+                    time.sleep(wait)
+                    vanish(s, how)
+                    gone["v%d" % i] = time.time()
+                    if how == "half":
+                        read_all(s)
+
+        clients = [threading.Thread(target=client) for _ in range(24)]
+        for t in clients:
+            t.start()
+        for t in clients:
+            t.join()
+        return gone
+
+    def test_T31_each_is_gone_in_time(self):
+        """The closing line of a request's log comes when its jobs are freed. Some of a crowd's times have other work on
+        the machine in them, so the worst may be late, but not the rest."""
+        gone = self.vanish_at_random(1000 if LONG else 150, random.Random(6))
+        wait_until(lambda: is_quiet(self.server), 30)
+        late = sorted(unix_time(e["ts"]) - gone[e["request_id"]] for e in self.server.events("request")
+                      if e["request_id"] in gone)
+        if LONG:
+            print("%d vanished: gone after %.1f ms (median), %.1f (99 of 100), %.1f (the last)" % (
+                len(late), late[len(late) // 2] * 1e3, late[int(len(late) * 0.99)] * 1e3, late[-1] * 1e3))
+        self.assertGreater(len(late), 0.9 * len(gone))  # a reset may come before its request
+        self.assertLess(late[int(len(late) * 0.98)], NOTICED + SLACK)
+        self.assertLess(late[-1], 2)
+        m = self.server.metrics()
+        self.assertEqual(m["quipu_kv_pages_free"], m["quipu_kv_pages_total"])
 
     def test_T32_latency_does_not_grow(self):
         """A server with many requests behind it beside a fresh one, in turns: other work on the machine hits both."""
