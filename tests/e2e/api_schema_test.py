@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Schemathesis (PyPI) against the server's own description: never a 5xx, and answers that are described.
 
-A few requests for each operation, in less than half a minute; QUIPU_SERVER_LONG=1: two minutes of them. Left out are the
+A few requests for each operation, in half a minute; QUIPU_SERVER_LONG=1: two minutes of them. Left out are the
 routes that end the server, take its model away, or say 501. Where it cannot be installed, the test is skipped and says
 so.
 
