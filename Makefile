@@ -2,7 +2,7 @@
 # `make help` lists what there is; CMakePresets.json names the kinds of build and their folders.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test bench fuzz docs install format sizes clean setup debug asan tsan clang
+.PHONY: help build demo check test bench kernels fuzz docs install format sizes clean setup debug asan tsan clang
 
 prefix ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -50,6 +50,12 @@ bench: ## how fast this machine is and what share of it quipu uses; results in b
 	$(call make-kind,release,build,quipu)
 	@bench/run.sh
 
+kernels: ## compiles the GPU kernels for every architecture, installing nvcc if needed; no spills (4 minutes of one core)
+	@command -v nvcc >/dev/null || [ -e $${HOME}/.cache/quipu/cuda/nvidia ] || tools/setup-cuda.sh
+	@[ -e build-kernels/build.ninja ] || cmake --preset release -B build-kernels -DQUIPU_CUDA=ON >/dev/null
+	@cmake --build build-kernels --target cuda_kernels
+	@tools/check_kernels.py build-kernels
+
 fuzz: ## the unit tests under ASan, UBSan and TSan, then each fuzz target for FUZZ_SECONDS (60)
 	@tools/check.py fuzz tsan
 	@tools/fuzz.sh $(FUZZ_SECONDS)
@@ -89,4 +95,4 @@ clang: ## unit tests of a build by clang
 	$(call test-kind,build-clang,-L unit)
 
 clean: ## removes all build folders
-	@rm -rf build build-debug build-asan build-tsan build-clang build-fuzz
+	@rm -rf build build-debug build-asan build-tsan build-clang build-fuzz build-kernels

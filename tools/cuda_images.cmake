@@ -37,6 +37,7 @@ if(QUIPU_CUDA STREQUAL ON OR (QUIPU_CUDA STREQUAL AUTO AND NOT QUIPU_FUZZ AND NO
       list(APPEND images ${image})
       string(APPEND table "IMAGE(${name}, \"${image}\")\n")
     endforeach()
+    add_custom_target(cuda_kernels DEPENDS ${images})
     list(JOIN QUIPU_CUDA_ARCHITECTURES " " architectures)
     string(REGEX REPLACE "IMAGE\\(([a-z0-9_]+),[^\n]*\n" "    {\"\\1\", image_\\1},\n" entries "${table}")
     file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/cuda/images.c @ONLY CONTENT

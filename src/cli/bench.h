@@ -30,6 +30,7 @@ typedef struct bench_report {
     bench_row rows[BENCH_ROWS_MAX];
     int n_rows, n_planned, n_done;
     uint64_t peak_bytes; /* of memory, while models were open */
+    double load_s;       /* of a model out of files, the last time; 0: random weights */
 } bench_report;
 
 /* Runs every combination that the options ask for with one open model; `limit` is its number of threads' index. */

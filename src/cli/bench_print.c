@@ -47,8 +47,10 @@ static void print_table(const bench_report *r, const session *s) {
            term_set(coloured, STYLE_BOLD), r->name, term_set(coloured, STYLE_PLAIN), (double)i->n_parameters,
            i->bits_per_weight, report_bytes(weights, (double)i->weight_bytes),
            report_bytes(per_step, (double)i->step_bytes));
-    printf("%s, level %s, precision %s\n\n", i->device, i->cpu_level,
+    printf("%s, level %s, precision %s\n", i->device, i->cpu_level,
            i->precision == QP_PRECISION_EXACT ? "exact" : "fast");
+    if (r->load_s > 0) printf("loaded in %.2f s, %.2f GB/s\n", r->load_s, (double)i->weight_bytes / r->load_s / 1e9);
+    putchar('\n');
     const bool is_known = r->before[0].read.median > 0;
     puts(is_known ? "limits of the machine" : "limits of the machine: not measured on this device");
     for (int k = 0; is_known && k < r->n_threads; k++) {
@@ -82,6 +84,7 @@ static void add_model(strbuf *b, const bench_report *r) {
     strbuf_format(b, ", \"parameters\": %llu, \"weight_bytes\": %llu, \"step_bytes\": %llu, \"bits_per_weight\": %.9g",
                   (unsigned long long)i->n_parameters, (unsigned long long)i->weight_bytes,
                   (unsigned long long)i->step_bytes, i->bits_per_weight);
+    if (r->load_s > 0) strbuf_format(b, ", \"load_s\": %.9g", r->load_s);
     strbuf_format(b, ", \"device\": \"%s\", \"cpu_level\": \"%s\", \"precision\": \"%s\"}", i->device, i->cpu_level,
                   i->precision == QP_PRECISION_EXACT ? "exact" : "fast");
 }

@@ -1,6 +1,7 @@
 /* cmd_bench.c — quipu bench: speed of a model beside the limits of the machine, measured before and after it. */
 #include "bench.h"
 #include "load.h"
+#include "base/clock.h"
 #include "base/cpuid.h"
 #include "base/mem.h"
 #include <limits.h>
@@ -87,7 +88,9 @@ static void keep_peak(bench_report *r) {
 
 static qp_status run_model(bench_report *r, session *s, int index, int64_t threads, qp_error *err) {
     qp_model *model;
+    const double begin = clock_now();
     ERR_TRY(s->o->shape ? load_random(&model, s, (int)threads, err) : load_model(&model, s, (int)threads, err));
+    r->load_s = s->o->shape ? 0 : clock_now() - begin;
     qp_model_get_info(model, &r->info);
     r->threads[index] = r->info.threads;
     r->n_threads = index + 1;

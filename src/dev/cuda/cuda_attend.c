@@ -8,7 +8,8 @@
 enum {
     ROPE_WARPS = 4,
     ATTEND_THREADS = 128,
-    FILL = 4 /* blocks for a multiprocessor, before pages are put together */
+    FILL = 4,       /* blocks for a multiprocessor, before pages are put together */
+    UNCUT = 1 << 20 /* more rows than a step has */
 };
 
 static int least(int a, int b) { return a < b ? a : b; }
@@ -197,18 +198,34 @@ static void push_attend(cuda_device *c, const attend_args *a, const attend_row *
 
 typedef struct fast_row {
     int dim;
-    kernel_id decode, prefill;
+    kv_type type;
+    kernel_id decode, merge, prefill; /* prefill: of float16 only */
+    int key_bits, value_bits;
 } fast_row;
 
-static const fast_row fast_rows[] = {{64, KERNEL_k_decode_64, KERNEL_k_prefill_64},
-                                     {128, KERNEL_k_decode_128, KERNEL_k_prefill_128}};
+static const fast_row fast_rows[] = {
+    {64, KV_F16, KERNEL_k_decode_64, KERNEL_k_decode_merge, KERNEL_k_prefill_64, 16, 16},
+    {128, KV_F16, KERNEL_k_decode_128, KERNEL_k_decode_merge, KERNEL_k_prefill_128, 16, 16},
+    {64, KV_Q8, KERNEL_k_decode_64_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 8, 8},
+    {64, KV_Q6, KERNEL_k_decode_64_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 6, 6},
+    {64, KV_Q4, KERNEL_k_decode_64_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 6, 4},
+    {128, KV_Q8, KERNEL_k_decode_128_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 8, 8},
+    {128, KV_Q6, KERNEL_k_decode_128_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 6, 6},
+    {128, KV_Q4, KERNEL_k_decode_128_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 6, 4},
+};
 
 /* NULL: the general kernels must do. */
 static const fast_row *find_fast(const cuda_device *c, const attend_args *a) {
-    if (c->head.exact || a->kv.type != KV_F16 || !a->kv.v || a->kv.head_dim != a->kv.v_dim) return NULL;
+    if (c->head.exact || !a->kv.v || a->kv.head_dim != a->kv.v_dim) return NULL;
     for (size_t i = 0; i < sizeof fast_rows / sizeof *fast_rows; i++)
-        if (fast_rows[i].dim == a->kv.head_dim && c->kernels[fast_rows[i].decode]) return &fast_rows[i];
+        if (fast_rows[i].dim == a->kv.head_dim && fast_rows[i].type == a->kv.type && c->kernels[fast_rows[i].decode])
+            return &fast_rows[i];
     return NULL;
+}
+
+static size_t decode_shared(const fast_row *row) {
+    return (size_t)(row->type == KV_F16 ? attend_decode_shared(row->dim)
+                                        : attend_coded_shared(row->dim, row->key_bits, row->value_bits));
 }
 
 static bool has_singles(const attend_args *a) {
@@ -217,11 +234,21 @@ static bool has_singles(const attend_args *a) {
     return has;
 }
 
+/* Results of the pages of so many pieces of one row. */
+static size_t part_count(const attend_args *a, int n_spans) {
+    return (size_t)n_spans * (size_t)a->n_heads * (size_t)most_pages(a, 1);
+}
+
+static bool has_room_for(const cuda_device *c, const attend_args *a, int n_spans) {
+    const size_t each = (size_t)(a->kv.v_dim + 2) * sizeof(float);
+    return part_count(a, n_spans) <= c->parts_bytes / each && n_spans <= 65535;
+}
+
 /* Pieces of one row are cut at pages, as long as there is room for the pages' results; longer ones are not. */
 static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row, const table *t, int longest) {
     const int shares = a->n_heads / a->kv.n_kv_heads, splits = (int)most_pages(a, 1);
-    const size_t parts = (size_t)t->n_spans * (size_t)a->n_heads * (size_t)splits;
-    const bool has_room = parts <= c->parts_bytes / ((size_t)(row->dim + 2) * sizeof(float)) && t->n_spans <= 65535;
+    const size_t parts = part_count(a, t->n_spans);
+    const bool has_room = has_room_for(c, a, t->n_spans);
     const k_decode_args args = {.q = a->q,
                                 .out = a->out,
                                 .k = a->kv.k,
@@ -240,9 +267,8 @@ static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row,
                                 .scale = a->scale,
                                 .cap = a->cap,
                                 .singles = has_room};
-    launch_shape shape = {
-        .threads = ATTEND_WARPS * 32, .shared_bytes = (size_t)attend_decode_shared(row->dim), .early = true};
-    if (longest > 1 || !has_room) {
+    launch_shape shape = {.threads = ATTEND_WARPS * 32, .shared_bytes = decode_shared(row), .early = true};
+    if (row->type == KV_F16 && (longest > 1 || !has_room)) {
         shape.x = a->n_heads, shape.y = t->n_spans;
         launch_push(c, row->prefill, shape, &args, sizeof args);
     }
@@ -251,7 +277,7 @@ static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row,
     shape.y = (int64_t)a->kv.n_kv_heads * ((shares + ATTEND_HEADS - 1) / ATTEND_HEADS);
     launch_push(c, row->decode, shape, &args, sizeof args);
     shape = (launch_shape){.x = a->n_heads, .y = t->n_spans, .threads = row->dim, .early = true};
-    launch_push(c, KERNEL_k_decode_merge, shape, &args, sizeof args);
+    launch_push(c, row->merge, shape, &args, sizeof args);
 }
 
 /* What is coded was rotated (kv_quant.h): queries are too, and results are rotated back. The lock is held. */
@@ -267,22 +293,17 @@ static void rotate(cuda_device *c, const attend_args *a, float *x, int dim, int 
     launch_push(c, KERNEL_k_hadamard, shape, &args, sizeof args);
 }
 
-void cuda_attend(device *d, const attend_args *a) {
-    cuda_device *c = cuda_of(d);
-    const int group = a->n_heads / a->kv.n_kv_heads;
+static int longest_of(const attend_args *a) {
     int longest = 1;
     for (int i = 0; i < a->n_spans; i++) longest = a->spans[i].n_rows > longest ? a->spans[i].n_rows : longest;
+    return longest;
+}
+
+static void attend_general(cuda_device *c, const attend_args *a) {
+    const int group = a->n_heads / a->kv.n_kv_heads, longest = longest_of(a);
     const attend_row *row = choose(c, a, group, longest);
     const int heads = least(group, row->queries), rows = row->queries / heads;
     const int tiles = (group + heads - 1) / heads * a->kv.n_kv_heads;
-    cuda_lock(c);
-    const fast_row *fast = find_fast(c, a);
-    if (fast) {
-        const table pieces = make_table(c, a->spans, a->n_spans, ATTEND_ROWS);
-        if (pieces.n_spans) push_fast(c, a, fast, &pieces, longest);
-        cuda_unlock(c);
-        return;
-    }
     const table t = make_table(c, a->spans, a->n_spans, rows < longest ? rows : longest);
     k_attend_args args = {.q = a->q,
                           .sinks = a->sinks,
@@ -300,8 +321,36 @@ void cuda_attend(device *d, const attend_args *a) {
                           .scale = a->scale,
                           .cap = a->cap};
     const bool is_coded = a->kv.type > KV_F32;
-    if (t.n_spans && is_coded) rotate(c, a, a->q, a->kv.head_dim, a->kv.v ? a->kv.head_dim : a->kv.v_dim);
-    if (t.n_spans) push_attend(c, a, row, &args, tiles, t.n_spans);
-    if (t.n_spans && is_coded) rotate(c, a, a->out, a->kv.v_dim, a->kv.v_dim);
+    if (!t.n_spans) return;
+    if (is_coded) rotate(c, a, a->q, a->kv.head_dim, a->kv.v ? a->kv.head_dim : a->kv.v_dim);
+    push_attend(c, a, row, &args, tiles, t.n_spans);
+    if (is_coded) rotate(c, a, a->out, a->kv.v_dim, a->kv.v_dim);
+}
+
+/* Single rows of a coded cache have a kernel of their own; prompts go the general way, a sequence at a time. */
+static void attend_coded(cuda_device *c, const attend_args *a, const fast_row *fast) {
+    if (!has_room_for(c, a, a->n_spans)) return attend_general(c, a);
+    for (int i = 0; i < a->n_spans; i++) {
+        attend_args one = *a;
+        one.spans = &a->spans[i];
+        one.n_spans = 1;
+        if (a->spans[i].n_rows > 1) attend_general(c, &one);
+    }
+    const table whole = make_table(c, a->spans, a->n_spans, UNCUT);
+    if (whole.n_spans) push_fast(c, a, fast, &whole, 1);
+}
+
+void cuda_attend(device *d, const attend_args *a) {
+    cuda_device *c = cuda_of(d);
+    cuda_lock(c);
+    const fast_row *fast = find_fast(c, a);
+    if (!fast) {
+        attend_general(c, a);
+    } else if (a->kv.type == KV_F16) {
+        const table pieces = make_table(c, a->spans, a->n_spans, ATTEND_ROWS);
+        if (pieces.n_spans) push_fast(c, a, fast, &pieces, longest_of(a));
+    } else {
+        attend_coded(c, a, fast);
+    }
     cuda_unlock(c);
 }

@@ -64,6 +64,15 @@ typedef struct k_decode_args {
     int32_t singles; /* spans of one row are cut at pages, others are not */
 } k_decode_args;
 
+/* Of so many bits: a block of 32 elements of 16 tokens' keys, and of one value (kv_quant.h). */
+#define coded_key_block(bits) (ATTEND_GROUP * (2 + 4 * (bits)))
+#define coded_value_block(bits) (2 + 4 * (bits))
+
+static inline int attend_coded_shared(int dim, int key_bits, int value_bits) {
+    const int slot = dim / 32 * coded_key_block(key_bits) + dim / 32 * ATTEND_GROUP * coded_value_block(value_bits);
+    return ATTEND_WARPS * (ATTEND_RING * slot + ATTEND_GROUP * dim * 4);
+}
+
 static inline int attend_decode_shared(int dim) { return ATTEND_WARPS * ATTEND_RING * ATTEND_GROUP * dim * 4; }
 
 #endif

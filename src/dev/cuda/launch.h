@@ -54,6 +54,13 @@
     X(k_gemm90)                                                                                                        \
     X(k_decode_64)                                                                                                     \
     X(k_decode_128)                                                                                                    \
+    X(k_decode_64_q8)                                                                                                  \
+    X(k_decode_64_q6)                                                                                                  \
+    X(k_decode_64_q4)                                                                                                  \
+    X(k_decode_128_q8)                                                                                                 \
+    X(k_decode_128_q6)                                                                                                 \
+    X(k_decode_128_q4)                                                                                                 \
+    X(k_decode_coded_merge)                                                                                            \
     X(k_decode_merge) X(k_prefill_64) X(k_prefill_128) X(k_matvec_mixed) X(k_unpack_mixed) PACKED_SAMES(FAST_SAME)
 
 typedef enum kernel_id {

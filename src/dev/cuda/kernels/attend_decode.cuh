@@ -186,13 +186,9 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     merge_warps<DIM>(a, h, (float *)shared, head, n_heads);
 }
 
-/* Pages in ascending order. One block per head and span; DIM threads. */
-__device__ __forceinline__ void attend_merge(const k_decode_args &a) {
+/* This thread's element of the block's head, of pages in ascending order. */
+__device__ __forceinline__ float merged_value(const k_decode_args &a, const k_span &span) {
     const int head = blockIdx.x, dim = blockDim.x, d = threadIdx.x;
-    let_next_start();
-    wait_for_previous();
-    const k_span span = a.spans[blockIdx.y];
-    if (span.n_rows != 1) return;
     const int seen = first_seen(span.position, a.window, a.chunk);
     const int n = span.position / PAGE_TOKENS - seen / PAGE_TOKENS + 1;
     const size_t at = ((size_t)blockIdx.y * a.n_heads + head) * a.n_splits;
@@ -207,7 +203,16 @@ __device__ __forceinline__ void attend_merge(const k_decode_args &a) {
         o = fmaf(k, __ldcg(a.part + (at + i) * dim + d), o);
     }
     if (a.sinks) sum += exp2_fast(sink - max);
-    a.out[((size_t)span.row * a.n_heads + head) * dim + d] = o / sum;
+    return o / sum;
+}
+
+/* One block per head and span; DIM threads. */
+__device__ __forceinline__ void attend_merge(const k_decode_args &a) {
+    let_next_start();
+    wait_for_previous();
+    const k_span span = a.spans[blockIdx.y];
+    if (span.n_rows != 1) return;
+    a.out[((size_t)span.row * a.n_heads + blockIdx.x) * blockDim.x + threadIdx.x] = merged_value(a, span);
 }
 
 #endif
