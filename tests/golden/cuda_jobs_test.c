@@ -11,7 +11,7 @@
 
 enum { KINDS = 6, MOST_NEW = 4, MOST_AT_ONCE = 12, PAGES = 16 };
 
-static int n_jobs = 24;
+static int n_jobs = 12;
 
 /* Counters of the emulated driver; NULL where a GPU is used. */
 static struct {
