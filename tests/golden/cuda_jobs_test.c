@@ -47,7 +47,8 @@ static void the_plan_is_kept(void **state) {
     static const char *const formats[] = {"bf16", "f32", "q4_0"};
     if (!emulator.library) HARNESS_SKIP("a GPU's driver does not say what was taken");
     for (size_t i = 0; i < 2 * HARNESS_COUNT(formats); i++) {
-        const model_options o = {.device = {.kind = "cuda", .threads = 1, .exact = i % 2}};
+        model_options o = {.device = cuda_test_options(1, i % 2)};
+        o.device.kind = "cuda";
         model *m;
         qp_error err;
         emulator.memory((size_t)1 << 30);
@@ -63,7 +64,8 @@ static void the_plan_is_kept(void **state) {
 
 /* From the least memory that does to none: refused before anything is loaded, in words. */
 static void too_little_is_said_first(void **state) {
-    const model_options o = {.device = {.kind = "cuda", .threads = 1}};
+    model_options o = {.device = cuda_test_options(1, false)};
+    o.device.kind = "cuda";
     if (!emulator.library) HARNESS_SKIP("a GPU's memory stays what it is");
     bool fits = false;
     for (size_t mib = 8; !fits; mib += 8) {
@@ -134,7 +136,7 @@ static void run_many(qp_generator *gen, kind *kinds, uint64_t seed) {
 }
 
 static void jobs_are_as_if_alone_in(const char *format, qp_precision precision) {
-    const qp_model_options o = {.size = sizeof o, .device = "cuda", .threads = 1, .precision = precision};
+    const qp_model_options o = {.size = sizeof o, .device = "cuda", .precision = precision};
     const qp_generator_options g = {.size = sizeof g, .cache_tokens = PAGES * 256};
     qp_model *m;
     qp_generator *gen;
