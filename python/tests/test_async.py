@@ -217,7 +217,7 @@ def test_500_abandoned_requests(tiny):
         for _ in range(50):
             await request()
         ratios = []
-        for _ in range(4):  # a busy machine may disturb some
+        for _ in range(15):  # a busy machine may disturb some
             times = [await request() for _ in range(500)]
             first, last = sorted(times[:50])[25], sorted(times[-50:])[25]
             ratios.append(last / first)
@@ -258,7 +258,7 @@ def test_a_reader_that_never_waits_lets_others_on(tiny):
                 await asyncio.sleep(0)
 
         task = asyncio.ensure_future(other())
-        async for _ in tiny.job("hello", max_new_tokens=300, **OPEN_END):
+        async for _ in tiny.job("hello", max_new_tokens=300, max_unread=1, **OPEN_END):
             time.sleep(0.001)  # noqa: ASYNC251 (that is the point)
             if turns > 5:
                 break

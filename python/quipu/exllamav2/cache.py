@@ -31,7 +31,7 @@ class ExLlamaV2CacheBase:
         if copy_from is not None:
             raise refuse("copy_from: a cache cannot be copied; prompts find what other jobs computed by themselves")
         if fixed_device is not None:
-            tell("fixed_device: the cache stays in main memory")
+            tell("fixed_device: the cache is where the model is")
         self.model = model
         self.batch_size = batch_size
         self.max_seq_len = max_seq_len if max_seq_len > 0 else model.config.max_seq_len

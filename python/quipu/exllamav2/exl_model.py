@@ -61,7 +61,7 @@ class ExLlamaV2:
         progress: bool = False,
     ) -> Any:
         if gpu_split is not None:
-            tell("gpu_split: the model stays in main memory")
+            tell("gpu_split: the model is kept whole, on the best device")
         if callback_gen is not None:
             raise refuse("callback_gen: use load_gen or callback")
         self._open(callback)
@@ -80,7 +80,7 @@ class ExLlamaV2:
         progress: bool = False,
     ) -> None:
         if reserve_vram is not None:
-            tell("reserve_vram: the model stays in main memory")
+            tell("reserve_vram: the model is kept whole, on the best device")
         if callback_gen is not None:
             raise refuse("callback_gen: use callback")
         self._open(callback)
