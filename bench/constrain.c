@@ -1,10 +1,11 @@
 /* constrain.c — what a constraint costs: the vocabulary once, the compile of each schema, the mask and the step of each
  * token of its valid texts. One thread, every schema with caches of its own, cold.
  *
- * usage: bench_constrain TOKENIZER SCHEMAS.jsonl [MOST_SCHEMAS]
+ * usage: bench_constrain TOKENIZER SCHEMAS.jsonl [MOST_SCHEMAS [MASKS]]
  *
  * A line of SCHEMAS is {"schema", "valid": [texts]} as in the fixtures. Prints one JSON object: microseconds at the
- * 50th, 95th, 99th and 100th percentile. bench/constrain_peers.py asks the same of llguidance. */
+ * 50th, 95th, 99th and 100th percentile. Into the file MASKS, a line of JSON for each schema: the times of its masks,
+ * null where it was refused. bench/constrain_peers.py asks the same of llguidance. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -116,12 +117,24 @@ static void try_schema(const json_t *record, const tok *t, trie *v) {
     grammar_free(g);
 }
 
-static void try_all(char *text, const tok *t, trie *v, long most) {
+/* The masks of one schema. */
+static void write_masks(FILE *to, size_t first, bool is_refused) {
+    if (is_refused) {
+        fprintf(to, "null\n");
+        return;
+    }
+    for (size_t i = first; i < masks.n; i++) fprintf(to, "%s%.2f", i == first ? "[" : ", ", (double)masks.at[i]);
+    fprintf(to, "%s]\n", first == masks.n ? "[" : "");
+}
+
+static void try_all(char *text, const tok *t, trie *v, long most, FILE *each) {
     for (char *line = strtok(text, "\n"); line && most-- > 0; line = strtok(NULL, "\n")) {
         json_t *record;
         qp_error err;
         need(json_parse(&record, line, strlen(line), "schemas", &err), &err);
+        const size_t first = masks.n, refused = n_refused;
         try_schema(record, t, v);
+        if (each) write_masks(each, first, n_refused > refused);
         json_decref(record);
     }
 }
@@ -132,14 +145,16 @@ int main(int argc, char **argv) {
     char *text;
     size_t bytes;
     qp_error err;
-    if (argc < 3) return fprintf(stderr, "usage: bench_constrain TOKENIZER SCHEMAS.jsonl [MOST_SCHEMAS]\n"), 2;
+    if (argc < 3) return fprintf(stderr, "usage: bench_constrain TOKENIZER SCHEMAS.jsonl [MOST_SCHEMAS [MASKS]]\n"), 2;
     need(tok_open(&t, argv[1], &err), &err);
     need(file_read(&text, &bytes, argv[2], TEXT_LIMIT, &err), &err);
     const trie_source source = {tok_size(t), token_bytes, t};
     const double begin = clock_now();
     need(trie_new(&v, &source, &err), &err);
     const double took = clock_now() - begin;
-    try_all(text, t, v, argc > 3 ? strtol(argv[3], NULL, 10) : 1000000);
+    FILE *each = argc > 4 ? fopen(argv[4], "w") : NULL;
+    try_all(text, t, v, argc > 3 ? strtol(argv[3], NULL, 10) : 1000000, each);
+    if (each) fclose(each);
     printf("{\"ids\": %d, \"vocabulary_ms\": %.1f, \"vocabulary_mib\": %.1f, ", trie_size(v), took * 1e3,
            (double)trie_memory(v) / (1 << 20));
     samples *const all[] = {&compiles, &masks, &accepts, &starts, &clones};

@@ -6,10 +6,10 @@ thread, in one run.
     python3 bench/constrain_peers.py BENCH_CONSTRAIN TOKENIZER_FOLDER SCHEMAS.jsonl [MOST_SCHEMAS [EVERY]]
 
 BENCH_CONSTRAIN is the program made of bench/constrain.c; it runs before and after the peers, so that a change of the
-machine's speed shows. A peer that is not installed is left out, and told. XGrammar compiles for seconds, so with EVERY
-only every so many-th schema is asked of all, and one that takes over 4 s is given up. Prints one JSON object a run.
-Microseconds at the 50th, 95th, 99th and 100th percentile; every schema with caches of its own. `wrong` are valid texts
-that were refused.
+machine's speed shows. A peer that is not installed is left out, and told. XGrammar compiles for seconds, so with
+EVERY only every so many-th schema is asked of all, and one that takes over 4 s is given up. Prints one JSON object a
+run, and one for each peer with the masks of just those schemas that both took. Microseconds at the 50th, 95th, 99th
+and 100th percentile; every schema with caches of its own. `wrong` are valid texts that were refused.
 """
 import importlib.util
 import json
@@ -154,6 +154,7 @@ def measure(make, folder, path):
     records = [json.loads(line) for line in open(path).read().splitlines()]
     sums = {"compile": [], "mask": [], "accept": [], "matcher": [], "refused": 0, "wrong": 0}
     done = given_up = 0
+    each = [None] * len(records)
     while done < len(records):
         child, lines = begin_worker(peer, base, records[done:])
         while done < len(records):
@@ -162,13 +163,24 @@ def measure(make, folder, path):
             if not line:  # or it has crashed
                 given_up += 1
                 break
-            for name, value in json.loads(line).items():
+            one = json.loads(line)
+            each[done - 1] = one["mask"] if not one["refused"] else None
+            for name, value in one.items():
                 sums[name] += value
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     print(json.dumps({"peer": peer.name, "vocabulary_ms": round(vocabulary * 1e3, 1),
                       **{name + "_us": spread(sums[name]) for name in ("compile", "mask", "accept", "matcher")},
                       "refused": sums["refused"], "wrong": sums["wrong"], "given_up": given_up}), flush=True)
+    return each
+
+
+def compare(name, ours, theirs):
+    """The masks of the schemas that both took: ours in microseconds already."""
+    both = [i for i, (a, b) in enumerate(zip(ours, theirs)) if a is not None and b is not None]
+    print(json.dumps({"beside": name, "schemas": len(both),
+                      "our_mask_us": spread([us / 1e6 for i in both for us in ours[i]]),
+                      "their_mask_us": spread([s for i in both for s in theirs[i]])}), flush=True)
 
 
 def main():
@@ -176,15 +188,17 @@ def main():
     program, folder, path = sys.argv[1:4]
     most = int(sys.argv[4]) if len(sys.argv) > 4 else 1000000
     every = int(sys.argv[5]) if len(sys.argv) > 5 else 1
-    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as chosen:
-        chosen.write("\n".join(open(path).read().splitlines()[::every][:most]) + "\n")
-        chosen.flush()
+    with tempfile.TemporaryDirectory() as room:
+        chosen, masks = room + "/schemas.jsonl", room + "/masks.jsonl"
+        with open(chosen, "w") as out:
+            out.write("\n".join(open(path).read().splitlines()[::every][:most]) + "\n")
         for turn in range(2):
-            print(subprocess.run([program, folder, chosen.name], check=True, capture_output=True, text=True).stdout,
-                  end="", flush=True)
+            print(subprocess.run([program, folder, chosen, str(most), masks], check=True, capture_output=True,
+                                 text=True).stdout, end="", flush=True)
+            ours = [json.loads(line) for line in open(masks)]
             for make in (LLGuidance, XGrammar) if turn == 0 else ():
                 if importlib.util.find_spec(make.name):
-                    measure(make, folder, chosen.name)
+                    compare(make.name, ours, measure(make, folder, chosen))
                 else:
                     print(json.dumps({"peer": make.name, "left_out": "not installed"}), flush=True)
 
