@@ -223,6 +223,9 @@ typedef struct attend_args {
     kv_view kv;
     const row_span *spans;
     int n_spans;
+    /* The weight that the result is multiplied by in the next product of the device, if nothing else reads it: see
+     * matmul_args. NULL: others read it. */
+    const dev_weight *next;
 } attend_args;
 
 /* gate[i] = act(gate[i]) * up[i], without the factor where `up` is NULL. */

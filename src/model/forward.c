@@ -279,6 +279,8 @@ static void run_latent_store(forward *f, const plan_op *op, const step_input *in
 
 static void run_attend(forward *f, const plan_op *op, const step_input *in) {
     const layer_kind *l = &f->shape->layers[op->layer];
+    const plan_op *product = op + 1;
+    const bool leaves = op->is_read_once && product->n_parts == 1 && !product->is_exact && !has_adapters(in);
     const attend_args a = {.q = f->buffers[op->in],
                            .out = f->buffers[op->out],
                            .n_heads = f->shape->n_heads,
@@ -289,7 +291,8 @@ static void run_attend(forward *f, const plan_op *op, const step_input *in) {
                            .sinks = weights_vector(f->weights, SLOT_SINKS, op->layer),
                            .kv = in->kv[op->layer],
                            .spans = in->spans,
-                           .n_spans = in->n_spans};
+                           .n_spans = in->n_spans,
+                           .next = leaves ? product->parts[0].w : NULL};
     f->dev->ops->attend(f->dev, &a);
 }
 

@@ -281,14 +281,17 @@ void plan_widths(int *w, const model_shape *s, const device *dev) {
 
 /* ---- what is read where ---- */
 
-/* Whether the product behind a norm is all that reads its result. */
-static bool reads_once(const plan *p, int norm) {
-    const plan_buffer buffer = p->ops[norm].out;
-    if (norm + 1 >= p->n_ops || p->ops[norm + 1].kind != PLAN_MATMUL || p->ops[norm + 1].in != buffer) return false;
-    for (int i = norm + 2; i < p->n_ops; i++) {
+static bool writes_whole(const plan_op *op) { return op->kind == PLAN_NORM || op->kind == PLAN_ATTEND; }
+
+/* Whether the product behind a norm or attention is all that reads its result. */
+static bool reads_once(const plan *p, int writer) {
+    const plan_buffer buffer = p->ops[writer].out;
+    if (writer + 1 >= p->n_ops || p->ops[writer + 1].kind != PLAN_MATMUL || p->ops[writer + 1].in != buffer)
+        return false;
+    for (int i = writer + 2; i < p->n_ops; i++) {
         const plan_op *op = &p->ops[i];
         if (op->in == buffer || op->row_gate == buffer) return false;
-        if (op->out == buffer) return op->kind == PLAN_NORM;
+        if (op->out == buffer) return writes_whole(op);
     }
     return true;
 }
@@ -301,7 +304,7 @@ qp_status plan_make(plan *out, const model_shape *shape, const weights *w, qp_er
     for (int i = 0; i < shape->n_layers; i++)
         plan_layer(&(maker){.plan = out, .shape = shape, .w = w, .layer = i, .kind = &shape->layers[i]});
     for (int i = 0; i < out->n_ops; i++)
-        if (out->ops[i].kind == PLAN_NORM) out->ops[i].is_read_once = reads_once(out, i);
+        if (writes_whole(&out->ops[i])) out->ops[i].is_read_once = reads_once(out, i);
     return QP_OK;
 }
 

@@ -71,7 +71,7 @@ typedef struct plan_op {
     plan_buffer row_gate;          /* ADD: BUF_COUNT for none */
     int heads;                     /* norm: vectors of a row, 0: 1 */
     bool own_weights;              /* norm: of each of those vectors */
-    bool is_read_once;             /* norm: by the product that follows it, and by nothing else */
+    bool is_read_once;             /* norm, ATTEND: by the product that follows it, and by nothing else */
     norm_kind norm;
     float eps, scale;
     float xielu[4];          /* alpha_p, alpha_n, beta, eps */

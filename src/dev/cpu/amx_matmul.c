@@ -194,7 +194,7 @@ static const cpu_matmul_kernel kernel = {
     .packs_ahead = DEPTH,
     .packed_bytes = packed_bytes,
     .pack = pack,
-    .pack_rows = pack_rows,
+    .pack_part = pack_part,
     .scratch_bytes = scratch_bytes,
     .run = run,
 };

@@ -34,6 +34,15 @@ typedef struct cpu_matmul_block {
 
 enum { CPU_PACK_ROWS = 16 };
 
+/* Rows [begin, end) of activations, their inputs [from, to). What begins or ends inside the matrix is a multiple of
+ * CPU_PACK_ROWS, of packs_ahead. */
+typedef struct cpu_pack_part {
+    const float *x; /* the first of them */
+    int64_t stride;
+    int begin, end;
+    int64_t from, to;
+} cpu_pack_part;
+
 /* How one level multiplies by one weight format. The order of the additions that make an output depends on n_in
  * alone: `run` gives the same bits for one row as for many and for any cut into blocks. */
 typedef struct cpu_matmul_kernel {
@@ -53,8 +62,8 @@ typedef struct cpu_matmul_kernel {
     /* Puts rows [begin, end) of x into the order and precision that `run` reads; begin is a multiple of
      * CPU_PACK_ROWS, and so is end unless it is n_rows. */
     void (*pack)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end);
-    /* As pack, of rows that begin with row `begin`; NULL unless packs_ahead. */
-    void (*pack_rows)(void *to, const float *rows, int64_t stride, int n_rows, int64_t n_in, int begin, int end);
+    /* As pack, of a part alone; NULL unless packs_ahead. */
+    void (*pack_part)(void *to, int n_rows, int64_t n_in, const cpu_pack_part *part);
     size_t (*scratch_bytes)(int64_t n_in);
     void (*run)(const cpu_matmul_block *b);
     /* As pack, of x[order[k]] for each k; NULL where weights never have an order. */
@@ -172,7 +181,7 @@ typedef struct cpu_device {
     size_t scratch_bytes;
     uint8_t *packed; /* activations as the matrix kernels want them */
     size_t packed_bytes;
-    const float *left;  /* where a gated product left its result packed, for the next product; or NULL */
+    const float *left;  /* where the op before left its result packed, for the next product; or NULL */
     float *parts;       /* what pages of long contexts give, until they are merged */
     size_t parts_bytes; /* as many as attention may use of CPU_PARTS_BYTES */
     int max_rows;       /* what reserve was asked for */

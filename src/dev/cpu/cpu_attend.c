@@ -39,6 +39,9 @@ typedef struct job {
     int64_t n_tiles, n_pages;  /* pages of all tiles together */
     int64_t longest;           /* pages of the longest tile */
     size_t part_floats;        /* room for one tile's result of a page */
+    /* Not NULL: results are left packed for this kernel, by 16 rows; n_rows in all. */
+    const cpu_matmul_kernel *ahead;
+    int n_rows;
     /* A round: pages [first, first + round) of each tile, counted from its span's first; `together` in a task. */
     int64_t first, round, together;
 } job;
@@ -106,12 +109,6 @@ static void gather_queries(float *q, const job *j, const tile *t) {
     }
 }
 
-static void start(const cpu_attend_state *s, int queries, int dim) {
-    for (int i = 0; i < queries; i++) s->best[i] = -INFINITY;
-    memset(s->total, 0, (size_t)queries * sizeof(float));
-    memset(s->sum, 0, (size_t)queries * (size_t)dim * sizeof(float));
-}
-
 /* Which slots of the page that begins at `position` each query sees. */
 static void see(int *begin, int *end, const job *j, const tile *t, int64_t position) {
     for (int r = 0; r < t->n_rows; r++) {
@@ -157,16 +154,30 @@ static float divisor(const job *j, const cpu_attend_state *s, int i, int head) {
     return (float)(s->total[i] + exp((double)j->a->sinks[head] - s->best[i]));
 }
 
-static void put(const job *j, const tile *t, const cpu_attend_state *s) {
-    const float *sum = s->sum;
-    for (int i = 0; i < n_queries(t); i++) {
-        const int r = i / t->n_heads, h = t->head + i % t->n_heads;
-        const int64_t row = t->span->row + t->row + r;
-        const float by = divisor(j, s, i, h);
-        float *out = j->a->out + (row * j->a->n_heads + h) * j->v_dim;
-        for (int d = 0; d < j->v_dim; d++) out[d] = *sum++ / by;
-        if (kv_is_quantised(j->a->kv.type)) kv_rotate(out, j->v_dim);
+/* Sums become results where they are. Where activations are rounded anyhow, a division for each would be the longest
+ * part of it. */
+static void divide(const job *j, const tile *t, const cpu_attend_state *s) {
+    float *sum = s->sum;
+    for (int i = 0; i < n_queries(t); i++, sum += j->v_dim) {
+        const float by = divisor(j, s, i, t->head + i % t->n_heads), inverse = 1 / by;
+        for (int d = 0; d < j->v_dim && j->c->head.exact; d++) sum[d] /= by;
+        for (int d = 0; d < j->v_dim && !j->c->head.exact; d++) sum[d] *= inverse;
+        if (kv_is_quantised(j->a->kv.type)) kv_rotate(sum, j->v_dim);
     }
+}
+
+static void put(const job *j, const tile *t, const cpu_attend_state *s) {
+    const int row = t->span->row + t->row, width = t->n_heads * j->v_dim;
+    const int64_t row_width = (int64_t)j->a->n_heads * j->v_dim, from = (int64_t)t->head * j->v_dim;
+    divide(j, t, s);
+    if (j->ahead) {
+        const cpu_pack_part part = {s->sum, width, row, row + t->n_rows, from, from + width};
+        j->ahead->pack_part(j->a->out, j->n_rows, row_width, &part);
+        return;
+    }
+    for (int r = 0; r < t->n_rows; r++)
+        memcpy(j->a->out + (row + r) * row_width + from, s->sum + (size_t)r * (size_t)width,
+               (size_t)width * sizeof(float));
 }
 
 /* ---- tasks ---- */
@@ -193,8 +204,8 @@ static void run_tile(void *context, int64_t task, int worker) {
     room m;
     make_room(&m, j, worker);
     gather_queries(m.q, j, &t);
-    start(&m.merged, n_queries(&t), j->v_dim);
-    for (int64_t page = t.page; page < t.end_page; page++) {
+    run_page(&m.merged, j, &t, m.q, m.kernel, t.page, t.end_page);
+    for (int64_t page = t.page + 1; page < t.end_page; page++) {
         run_page(&m.page, j, &t, m.q, m.kernel, page, t.end_page);
         j->merge(&m.merged, &m.page, n_queries(&t), j->v_dim);
     }
@@ -245,15 +256,33 @@ static void merge_pages(void *context, int64_t task, int worker) {
     const tile t = tile_at(j, task);
     const int64_t zero = first_page(j, t.span) + j->first, end = lesser(t.end_page, zero + j->round);
     const cpu_attend_state merged = part_at(j, &t, task, j->round);
-    if (!j->first) start(&merged, n_queries(&t), j->v_dim);
     for (int64_t page = greater(t.page, zero); page < end; page++) {
         const cpu_attend_state part = part_at(j, &t, task, page - zero);
-        j->merge(&merged, &part, n_queries(&t), j->v_dim);
+        if (page > t.page)
+            j->merge(&merged, &part, n_queries(&t), j->v_dim);
+        else
+            memcpy(merged.best, part.best, (size_t)n_queries(&t) * (size_t)(j->v_dim + 2) * sizeof(float));
     }
     if (j->first + j->round >= j->longest) put(j, &t, &merged);
 }
 
 /* ---- the op ---- */
+
+/* Whether results can be left packed: where every tile is whole groups of rows and of inputs of the next product. `most`
+ * is how many rows a span has. */
+static void find_ahead(job *j, int most) {
+    const attend_args *a = j->a;
+    bool fits = j->tile_rows >= most || j->tile_rows >= CPU_PACK_ROWS;
+    for (int s = 0; s < a->n_spans; s++) {
+        fits = fits && a->spans[s].row == j->n_rows && j->n_rows % CPU_PACK_ROWS == 0;
+        j->n_rows += a->spans[s].n_rows;
+    }
+    const cpu_matmul_kernel *ahead =
+        fits && a->next ? cpu_matmul_ahead(j->c, &a->next, 1, j->n_rows, (int64_t)a->n_heads * j->v_dim) : NULL;
+    if (!ahead || j->v_dim * j->group % ahead->packs_ahead || j->v_dim * j->tile_heads % ahead->packs_ahead) return;
+    if (j->tile_rows < most) j->tile_rows = j->tile_rows / CPU_PACK_ROWS * CPU_PACK_ROWS;
+    j->ahead = ahead;
+}
 
 /* How large tiles are: no larger than what there is, so that parts stay small. */
 static void cut(job *j) {
@@ -262,6 +291,7 @@ static void cut(job *j) {
         if (j->a->spans[s].n_rows > rows) rows = j->a->spans[s].n_rows;
     j->tile_heads = least(j->group, j->most);
     j->tile_rows = least(j->most / j->tile_heads, rows);
+    find_ahead(j, rows);
     j->head_tiles = (j->group + j->tile_heads - 1) / j->tile_heads * j->a->kv.n_kv_heads;
     j->part_floats = (size_t)(j->tile_rows * j->tile_heads) * (size_t)(j->v_dim + 2);
 }
@@ -316,13 +346,14 @@ static void choose_kernels(job *j) {
 }
 
 void cpu_attend(device *d, const attend_args *a) {
-    const cpu_device *c = cpu_of(d);
+    cpu_device *c = cpu_of(d);
     job j = {.c = c, .a = a, .dim = a->kv.head_dim, .v_dim = a->kv.v_dim, .group = a->n_heads / a->kv.n_kv_heads};
     j.wider = j.dim > j.v_dim ? j.dim : j.v_dim;
     assert(j.wider <= MOST_HEAD_DIM);
     choose_kernels(&j);
     cut(&j);
     const int64_t work = measure(&j);
+    if (j.ahead) c->left = a->out;
     if (work <= ALONE) {
         for (int64_t task = 0; task < j.n_tiles; task++) run_tile(&j, task, 0);
     } else if (cut_rounds(&j)) {

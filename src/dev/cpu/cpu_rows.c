@@ -82,10 +82,11 @@ static void norm_packed(void *context, int64_t task, int worker) {
     const norm_args *a = j->args;
     const int64_t begin = task * CPU_PACK_ROWS;
     const int64_t end = begin + CPU_PACK_ROWS < a->n_rows ? begin + CPU_PACK_ROWS : a->n_rows;
+    const cpu_pack_part part = {cpu_scratch(j->rows.c, worker), a->dim, (int)begin, (int)end, 0, a->dim};
     float *rows = cpu_scratch(j->rows.c, worker);
     for (int64_t row = begin; row < end; row++)
         norm_head(&j->rows, a, rows + (row - begin) * a->dim, a->x + row * a->dim, 0);
-    j->kernel->pack_rows(a->out, rows, a->dim, a->n_rows, a->dim, (int)begin, (int)end);
+    j->kernel->pack_part(a->out, a->n_rows, a->dim, &part);
 }
 
 /* Where the next product alone reads the result, it is left as that wants it. */
