@@ -55,8 +55,8 @@ typedef struct cpu_matmul_kernel {
     int free_rows;
     int64_t least_panel;
     bool gates; /* run takes gated blocks of more than stream_rows rows */
-    /* Rows of more than stream_rows may be left packed, in the place of their floats, by the step before: a norm, or a
-     * gated run where the columns are a multiple of this; 0: never. */
+    /* Rows of more than stream_rows may be left packed, in the place of their floats, by the step before: a norm,
+     * attention, or a gated run, where the columns are a multiple of this; 0: never. */
     int64_t packs_ahead;
     size_t (*packed_bytes)(int n_rows, int64_t n_in); /* SIZE_MAX where it overflows */
     /* Puts rows [begin, end) of x into the order and precision that `run` reads; begin is a multiple of
