@@ -268,8 +268,8 @@ static void merge_pages(void *context, int64_t task, int worker) {
 
 /* ---- the op ---- */
 
-/* Whether results can be left packed: where every tile is whole groups of rows and of inputs of the next product. `most`
- * is how many rows a span has. */
+/* Whether results can be left packed: where every tile is whole groups of rows and of inputs of the next product.
+ * `most` is how many rows a span has. */
 static void find_ahead(job *j, int most) {
     const attend_args *a = j->a;
     bool fits = j->tile_rows >= most || j->tile_rows >= CPU_PACK_ROWS;
