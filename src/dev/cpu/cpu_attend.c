@@ -260,7 +260,7 @@ static void merge_pages(void *context, int64_t task, int worker) {
         const cpu_attend_state part = part_at(j, &t, task, page - zero);
         if (page > t.page)
             j->merge(&merged, &part, n_queries(&t), j->v_dim);
-        else
+        else /* as run_tile begins; best, total and sum lie together */
             memcpy(merged.best, part.best, (size_t)n_queries(&t) * (size_t)(j->v_dim + 2) * sizeof(float));
     }
     if (j->first + j->round >= j->longest) put(j, &t, &merged);
