@@ -29,7 +29,7 @@ if(QUIPU_CUDA STREQUAL ON OR (QUIPU_CUDA STREQUAL AUTO AND NOT QUIPU_FUZZ AND NO
       set(image ${CMAKE_BINARY_DIR}/cuda/${name}.fatbin)
       add_custom_command(OUTPUT ${image} ${image}.log VERBATIM
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-        COMMAND sh ${CMAKE_SOURCE_DIR}/tools/nvcc.sh ${image} ${NVCC} -std=c++17 -O3 ${targets} -Xptxas -v -fatbin
+        COMMAND sh ${PROJECT_SOURCE_DIR}/tools/nvcc.sh ${image} ${NVCC} -std=c++17 -O3 ${targets} -Xptxas -v -fatbin
                 ${kernel}
         DEPENDS ${kernel} ${kernel_headers} src/dev/cuda/kargs.h src/dev/cuda/fast_kargs.h
                 src/dev/cuda/kernels/packed.h tools/nvcc.sh
@@ -75,9 +75,9 @@ check_language(CXX)
 if(CMAKE_CXX_COMPILER AND CMOCKA_FOUND AND NOT QUIPU_FUZZ)
   enable_language(CXX)
   set(emulated rows matmul_exact matmul_tiled rope attend experts)
-  list(TRANSFORM emulated REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/dev/cuda/kernels/\\1.cu")
+  list(TRANSFORM emulated REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/dev/cuda/kernels/\\1.cu")
   set_source_files_properties(${emulated} PROPERTIES LANGUAGE CXX
-                              COMPILE_OPTIONS "-xc++;-include;${CMAKE_SOURCE_DIR}/tests/cuda/emulate.h")
+                              COMPILE_OPTIONS "-xc++;-include;${PROJECT_SOURCE_DIR}/tests/cuda/emulate.h")
   add_library(cuda_emulated MODULE tests/cuda/emulate.cpp ${emulated})
   target_compile_options(cuda_emulated PRIVATE
     -O1 -std=c++17 -Wno-unknown-pragmas -Wno-unused-function

@@ -57,6 +57,12 @@ class Python(unittest.TestCase):
     def test_the_wheel_is_for_every_python(self):
         self.assertRegex(os.path.basename(self.wheel), r"^quipu-[\d.]+-py3-none-linux_\w+\.whl$")
 
+    def test_the_library_can_be_built_for_a_wheel(self):
+        """The project as a part of python/CMakeLists.txt, as `pip install ./python` has it: its paths are found."""
+        status, said = call(["cmake", "-S", "python", "-B", os.path.join(build(), "python", "from-scratch"), "-G",
+                             "Ninja", "-Wno-dev"])
+        self.assertEqual(status, 0, said[-6000:])
+
     def test_the_suite(self):
         said = self.tool("pytest", "-q", "-p", "no:cacheprovider", "-c", "python/pyproject.toml", "python/tests",
                 env={"QUIPU_SOURCE": os.getcwd(), "QUIPU_INSTALLED": "1"})
