@@ -222,7 +222,7 @@ static void tell_all(double *whole, double *limits, int repeats) {
 }
 
 int main(int argc, char **argv) {
-    const int rows = argc > 3 ? atoi(argv[3]) : MODEL_MAX_ROWS, repeats = argc > 4 ? atoi(argv[4]) : 5;
+    const int rows = argc > 3 ? atoi(argv[3]) : 512, repeats = argc > 4 ? atoi(argv[4]) : 5;
     const model_options options = {.device = {.cpu_level = argc > 1 && strcmp(argv[1], "-") ? argv[1] : NULL,
                                               .threads = argc > 2 ? atoi(argv[2]) : 0,
                                               .exact = argc > 6 && !strcmp(argv[6], "exact")}};

@@ -372,7 +372,7 @@ typedef struct qp_generator_options {
     size_t size;
     uint64_t cache_tokens; /* 0: the model's trained context; a multiple of 256 is used */
     qp_cache_type cache_type;
-    int chunk_tokens;     /* most prompt tokens in one step; 0: 512 */
+    int chunk_tokens;     /* most prompt tokens in one step, up to 2048; 0: what suits the device (CPU: 512) */
     int max_jobs;         /* most that run at the same time, the others wait; 0: 256 */
     int max_queue;        /* most that wait; one more is refused with QP_BUSY; 0: 1024 */
     uint64_t max_length;  /* most tokens of one prompt with its answer; 0: all of the cache */

@@ -24,7 +24,7 @@ static qp_status read_options(const qp_model *m, const qp_generator_options *o, 
     *out =
         (engine_options){.cache_tokens = o->cache_tokens ? o->cache_tokens : (uint64_t)m->model->shape.trained_context,
                          .kv_type = seq_kv_type(m->model, o->cache_type),
-                         .chunk_tokens = o->chunk_tokens ? o->chunk_tokens : MODEL_MAX_ROWS,
+                         .chunk_tokens = o->chunk_tokens ? o->chunk_tokens : m->model->forward.max_rows,
                          .max_jobs = o->max_jobs ? o->max_jobs : DEFAULT_JOBS,
                          .max_bypass = o->max_bypass < 0 ? 0
                                        : o->max_bypass   ? o->max_bypass

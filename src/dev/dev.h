@@ -14,7 +14,7 @@
 #include "quant/quant.h"
 #include <stdatomic.h>
 
-enum { DEV_PAGE_TOKENS = 256, DEV_KEY_GROUP = 16, DEV_MATMUL_PARTS = 4 };
+enum { DEV_PAGE_TOKENS = 256, DEV_KEY_GROUP = 16, DEV_MATMUL_PARTS = 4, DEV_MOST_ROWS = 2048 };
 
 typedef struct device device;
 
@@ -378,6 +378,8 @@ struct device {
     bool exact;
     bool keeps_pairs;  /* experts' scratch has a row for each row and each of its experts: [n_rows * top_k] */
     unsigned kv_types; /* 1 << kv_type for each that it reads and writes */
+    int most_rows;     /* of a step: more make it no faster; at most DEV_MOST_ROWS */
+    int logit_rows;    /* whose logits are computed together */
 };
 
 /* Opens the device that `options` names. One thread at a time runs ops; memory may be taken, given, copied, uploaded

@@ -13,7 +13,7 @@
 #include "model/rope.h"
 
 enum { ENGINE_MOST_FORCED = 16 };
-enum { ENGINE_MOST_ROOMS = 16, ENGINE_MOST_JOBS = MODEL_MAX_ROWS / JOB_LANES };
+enum { ENGINE_MOST_ROOMS = 16, ENGINE_MOST_JOBS = 512 / JOB_LANES };
 
 typedef struct engine_options {
     uint64_t cache_tokens;

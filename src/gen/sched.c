@@ -210,7 +210,9 @@ static bool is_decoding(const job *j) {
     return true;
 }
 
-static int rows_left(const engine *e) { return MODEL_MAX_ROWS - e->step.n_decode_rows - e->step.n_prompt_rows; }
+static int rows_left(const engine *e) {
+    return e->model->forward.max_rows - e->step.n_decode_rows - e->step.n_prompt_rows;
+}
 
 static void plan_rows(engine *e, job *j, int k, int n_rows) {
     e->step.parts[e->step.n_parts++] = (step_part){j, k, n_rows};

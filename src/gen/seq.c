@@ -95,7 +95,7 @@ typedef struct step_rows {
 static size_t add_rows(step_rows *step, const seq_feed *feed, size_t done, uint64_t rope_length) {
     step_input *in = &step->in;
     chain *c = &feed->seq->chain;
-    const size_t room = (size_t)(MODEL_MAX_ROWS - in->n_rows), left = feed->count - done;
+    const size_t room = (size_t)(feed->seq->room->model->forward.max_rows - in->n_rows), left = feed->count - done;
     const int n = (int)(left < room ? left : room);
     step->spans[in->n_spans] = (row_span){in->n_rows, n, c->length, c->pages};
     step->adapters[in->n_spans] = feed->seq->adapters.n ? &feed->seq->adapters : NULL;
@@ -129,7 +129,7 @@ static qp_status run_all(step_rows *step, const seq_feed *feeds, int n_feeds, fl
         const uint64_t rope_length = feeds[i].rope_length ? feeds[i].rope_length : after;
         for (size_t done = 0; done < feeds[i].count;) {
             done += add_rows(step, &feeds[i], done, rope_length);
-            if (step->in.n_rows == MODEL_MAX_ROWS)
+            if (step->in.n_rows == room->model->forward.max_rows)
                 ERR_TRY(run_step(step, room->model, room->store.views, &logits, err));
         }
     }

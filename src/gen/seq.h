@@ -47,8 +47,8 @@ typedef struct seq_feed {
     uint64_t rope_length; /* tokens of the whole prompt; 0: as many as the sequence has after this feed */
 } seq_feed;
 
-/* Cuts the feeds into steps of at most MODEL_MAX_ROWS rows and runs them. logits [sum of last][vocabulary]. On failure
- * the sequences are as before. */
+/* Cuts the feeds into steps of at most as many rows as the device takes and runs them. logits [sum of
+ * last][vocabulary]. On failure the sequences are as before. */
 qp_status seq_run(const seq_feed *feeds, int n_feeds, float *logits, qp_error *err);
 
 #endif

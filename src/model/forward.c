@@ -7,8 +7,6 @@
 #include "base/mem.h"
 #include <math.h>
 
-enum { LOGIT_BLOCK = 32 };
-
 /* ---- scratch ---- */
 
 /* Nothing for a width of 0. */
@@ -44,8 +42,8 @@ static qp_status take_host(forward *f, size_t rows, size_t half, qp_error *err) 
 static qp_status take_all(forward *f, qp_error *err) {
     const size_t rows = (size_t)f->max_rows, half = (size_t)f->shape->rot_dims / 2;
     for (int i = 0; i < BUF_COUNT; i++) ERR_TRY(take_floats(f, &f->buffers[i], rows, (size_t)f->plan->width[i], err));
-    ERR_TRY(take_floats(f, &f->picked, LOGIT_BLOCK, (size_t)f->shape->hidden, err));
-    ERR_TRY(take_floats(f, &f->logits, LOGIT_BLOCK, (size_t)f->shape->vocabulary, err));
+    ERR_TRY(take_floats(f, &f->picked, (size_t)f->dev->logit_rows, (size_t)f->shape->hidden, err));
+    ERR_TRY(take_floats(f, &f->logits, (size_t)f->dev->logit_rows, (size_t)f->shape->vocabulary, err));
     ERR_TRY(take_floats(f, &f->low, rows, LORA_MAX_RANK, err));
     ERR_TRY(take_floats(f, &f->tuning, rows, tunes(f->shape), err));
     for (int i = 0; i < f->shape->n_ropes; i++) {
@@ -68,8 +66,8 @@ void forward_close(forward *f) {
     if (!f->dev) return;
     const size_t rows = (size_t)f->max_rows, half = (size_t)f->shape->rot_dims / 2;
     for (int i = 0; i < BUF_COUNT; i++) give_floats(f, &f->buffers[i], rows, (size_t)f->plan->width[i]);
-    give_floats(f, &f->picked, LOGIT_BLOCK, (size_t)f->shape->hidden);
-    give_floats(f, &f->logits, LOGIT_BLOCK, (size_t)f->shape->vocabulary);
+    give_floats(f, &f->picked, (size_t)f->dev->logit_rows, (size_t)f->shape->hidden);
+    give_floats(f, &f->logits, (size_t)f->dev->logit_rows, (size_t)f->shape->vocabulary);
     give_floats(f, &f->low, rows, LORA_MAX_RANK);
     give_floats(f, &f->tuning, rows, tunes(f->shape));
     for (int i = 0; i < f->shape->n_ropes; i++) {
@@ -85,10 +83,11 @@ void forward_close(forward *f) {
     *f = (forward){0};
 }
 
-size_t forward_bytes(const model_shape *shape, const int *width, int max_rows) {
+size_t forward_bytes(const model_shape *shape, const int *width, int max_rows, int logit_rows) {
     size_t row = LORA_MAX_RANK + tunes(shape) + (size_t)shape->rot_dims / 2 * 2 * (size_t)shape->n_ropes;
     for (int i = 0; i < BUF_COUNT; i++) row += (size_t)width[i];
-    return ((size_t)max_rows * row + LOGIT_BLOCK * ((size_t)shape->hidden + (size_t)shape->vocabulary)) * sizeof(float);
+    const size_t wide = (size_t)shape->hidden + (size_t)shape->vocabulary;
+    return ((size_t)max_rows * row + (size_t)logit_rows * wide) * sizeof(float);
 }
 
 int64_t forward_widest(const int *width) {
@@ -399,7 +398,7 @@ static void run_embed(forward *f, const step_input *in) {
     f->dev->ops->embed(f->dev, &positions);
 }
 
-/* Of up to LOGIT_BLOCK rows, into f->picked. */
+/* Of up to dev->logit_rows rows, into f->picked. */
 static void run_final_norm(forward *f, const int32_t *rows, int n_rows) {
     const model_shape *s = f->shape;
     const norm_args norm = {.kind = s->norm,
@@ -438,19 +437,20 @@ static qp_status check_positions(const forward *f, const step_input *in, qp_erro
 }
 
 qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error *err) {
+    const int most = f->dev->logit_rows;
     ERR_TRY(check_positions(f, in, err));
     fill_positions(f, in);
     fill_tuning(f, in);
     for (int i = 0; i < f->shape->n_ropes; i++) fill_rope(f, in, i);
     run_embed(f, in);
     for (int i = 0; i < f->plan->n_ops; i++) run_op[f->plan->ops[i].kind](f, &f->plan->ops[i], in);
-    for (int done = 0; done < in->n_logit_rows; done += LOGIT_BLOCK) {
-        const int left = in->n_logit_rows - done, n = left < LOGIT_BLOCK ? left : LOGIT_BLOCK;
+    for (int done = 0; done < in->n_logit_rows; done += most) {
+        const int left = in->n_logit_rows - done, n = left < most ? left : most;
         run_final_norm(f, in->logit_rows + done, n);
         run_head(f, n, logits + (size_t)done * (size_t)f->shape->vocabulary);
     }
-    for (int done = 0; done < in->n_state_rows; done += LOGIT_BLOCK) {
-        const int left = in->n_state_rows - done, n = left < LOGIT_BLOCK ? left : LOGIT_BLOCK;
+    for (int done = 0; done < in->n_state_rows; done += most) {
+        const int left = in->n_state_rows - done, n = left < most ? left : most;
         const size_t width = (size_t)f->shape->hidden;
         run_final_norm(f, in->state_rows + done, n);
         f->dev->ops->download(f->dev, in->states + (size_t)done * width, f->picked, (size_t)n * width * sizeof(float));

@@ -27,7 +27,7 @@ qp_status forward_open(forward *out, device *dev, const model_shape *shape, cons
 void forward_close(forward *f);
 /* Bytes of device memory that forward_open takes, for plans, and the widest input that it lets the device reserve room
  * for. `width` as plan_widths has it. */
-size_t forward_bytes(const model_shape *shape, const int *width, int max_rows);
+size_t forward_bytes(const model_shape *shape, const int *width, int max_rows, int logit_rows);
 int64_t forward_widest(const int *width);
 /* Writes logits [n_logit_rows][vocabulary], and in->states, to host memory when the device has finished. The step's ids
  * must be in the vocabulary and its rows at most max_rows. */

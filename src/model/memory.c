@@ -50,8 +50,8 @@ qp_status memory_plan_make(memory_plan *out, device *dev, const arch_row *arch, 
     int width[BUF_COUNT];
     for (const slot_row *row = arch->slots; row->pattern; row++) ERR_TRY(add_row(&a, row, err));
     plan_widths(width, shape, dev);
-    out->scratch =
-        forward_bytes(shape, width, max_rows) + dev->ops->reserve_bytes(dev, max_rows, forward_widest(width));
+    out->scratch = forward_bytes(shape, width, max_rows, dev->logit_rows) +
+                   dev->ops->reserve_bytes(dev, max_rows, forward_widest(width));
     dev->ops->room(dev, &out->left, &out->all);
     return QP_OK;
 }

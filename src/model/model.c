@@ -32,12 +32,12 @@ static qp_status finish_open(model *m, weight_source source, const model_options
     source.progress_user = o->progress_user;
     ERR_TRY(override_rope(m, o, err));
     ERR_TRY(dev_open(&m->dev, &o->device, err));
-    ERR_TRY(memory_plan_make(&m->memory, m->dev, m->arch, &m->shape, &source, MODEL_MAX_ROWS, err));
+    ERR_TRY(memory_plan_make(&m->memory, m->dev, m->arch, &m->shape, &source, m->dev->most_rows, err));
     if (o->plan_only) return QP_OK;
     ERR_TRY(memory_check(&m->memory, m->dev, err));
     ERR_TRY(weights_bind(&m->weights, m->dev, m->arch, &m->shape, &source, err));
     ERR_TRY(plan_make(&m->plan, &m->shape, &m->weights, err));
-    return forward_open(&m->forward, m->dev, &m->shape, &m->weights, &m->plan, MODEL_MAX_ROWS, err);
+    return forward_open(&m->forward, m->dev, &m->shape, &m->weights, &m->plan, m->dev->most_rows, err);
 }
 
 static model *new_model(qp_error *err) {

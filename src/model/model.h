@@ -8,7 +8,7 @@
 #include "tensors.h"
 #include <pthread.h>
 
-enum { MODEL_MAX_ROWS = 512 }; /* rows of one step */
+enum { MODEL_MAX_ROWS = DEV_MOST_ROWS }; /* rows of one step of any device; forward.max_rows: of this model's */
 
 typedef struct model {
     model_shape shape;

@@ -11,6 +11,8 @@
 
 /* ---- memory and weights ---- */
 
+enum { STEP_ROWS = 512, LOGIT_ROWS = 32 }; /* a vocabulary of 256k must not cost a gigabyte of scratch */
+
 static qp_status take(device *d, void **out, size_t bytes, qp_error *err) {
     *out = mem_big(bytes);
     return *out ? QP_OK : err_no_memory(err, bytes, "device memory");
@@ -165,7 +167,12 @@ qp_status cpu_open(device **out, const dev_options *options, qp_error *err) {
     cpu_device *c = MEM_NEW(cpu_device);
     if (!c) return err_no_memory(err, sizeof *c, "the CPU device");
     c->log = options->log;
-    c->head = (device){.ops = &ops, .name = "cpu", .exact = options->exact, .kv_types = (1 << KV_TYPES) - 1};
+    c->head = (device){.ops = &ops,
+                       .name = "cpu",
+                       .exact = options->exact,
+                       .kv_types = (1 << KV_TYPES) - 1,
+                       .most_rows = STEP_ROWS,
+                       .logit_rows = LOGIT_ROWS};
     const qp_status status = prepare(c, options, err);
     if (status == QP_OK)
         *out = &c->head;

@@ -15,9 +15,17 @@
 #include <string.h>
 
 enum {
-    UPLOAD_AS_TABLE = 256 << 10, /* so many bytes travel with a step's tables */
-    MOST_SPARE = 256 << 20,      /* left to the driver */
+    UPLOAD_AS_TABLE = 256 << 10,   /* so many bytes travel with a step's tables */
+    MOST_SPARE = 256 << 20,        /* left to the driver */
+    DOWNLOAD_AT_ONCE = 16 << 20,   /* through pinned memory, from where */
+    DOWNLOAD_PIECE = 256 << 10,    /* a thread takes so many at a time */
+    DOWNLOAD_DIRECTLY = 128 << 10, /* the driver's own way is as fast */
+    FEW_ROWS = 512,                /* of a step where scratch for more would take too much of the memory */
+    FEW_LOGIT_ROWS = 32,
+    LOGIT_ROWS = 128
 };
+
+static const size_t ROOMY_BYTES = (size_t)15 << 30;
 
 void cuda_lock(cuda_device *c) {
     pthread_mutex_lock(&c->lock);
@@ -134,15 +142,51 @@ static void upload(device *d, void *to, const void *from, size_t bytes) {
     cuda_unlock(c);
 }
 
+/* What came into pinned memory on its way to where it is wanted: logits of a batch are many megabytes, and one thread
+ * copies them more slowly than they come over the bus. */
+typedef struct arrival {
+    uint8_t *to;
+    const uint8_t *from;
+    size_t bytes;
+} arrival;
+
+static void move_piece(void *context, int64_t task, int worker) {
+    const arrival *a = context;
+    const size_t at = (size_t)task * DOWNLOAD_PIECE, left = a->bytes - at;
+    memcpy(a->to + at, a->from + at, left < DOWNLOAD_PIECE ? left : DOWNLOAD_PIECE);
+}
+
+/* By all threads, but where they are packing weights for somebody else at this moment. */
+static void move_on(cuda_device *c, arrival *a, size_t bytes) {
+    if (pthread_mutex_trylock(&c->window.lock)) {
+        memcpy(a->to, a->from, bytes);
+        return;
+    }
+    pool_run(c->pool, move_piece, a, (int64_t)((bytes + DOWNLOAD_PIECE - 1) / DOWNLOAD_PIECE));
+    pthread_mutex_unlock(&c->window.lock);
+}
+
+static void fetch(cuda_device *c, uint8_t *to, drv_ptr from, size_t bytes) {
+    if (bytes < DOWNLOAD_DIRECTLY) {
+        cuda_noted(c, c->drv.copy_down(to, from, bytes, c->stream), "cuda: copying from the GPU");
+        cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: the GPU has failed");
+        return;
+    }
+    for (size_t done = 0; done < bytes && c->failure.code == QP_OK; done += DOWNLOAD_AT_ONCE) {
+        const size_t left = bytes - done, n = left < DOWNLOAD_AT_ONCE ? left : DOWNLOAD_AT_ONCE;
+        arrival a = {to + done, c->pinned, n};
+        cuda_noted(c, c->drv.copy_down(c->pinned, from + done, n, c->stream), "cuda: copying from the GPU");
+        if (cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: the GPU has failed")) return;
+        move_on(c, &a, n);
+    }
+}
+
 /* Returns when the bytes are here; zeros where the step has failed, as finish will tell. */
 static void download(device *d, void *to, const void *from, size_t bytes) {
     cuda_device *c = cuda_of(d);
     cuda_lock(c);
     launch_flush(c);
-    if (bytes && c->failure.code == QP_OK) {
-        cuda_noted(c, c->drv.copy_down(to, (drv_ptr)(uintptr_t)from, bytes, c->stream), "cuda: copying from the GPU");
-        cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: the GPU has failed");
-    }
+    if (bytes && c->failure.code == QP_OK) fetch(c, to, (drv_ptr)(uintptr_t)from, bytes);
     if (bytes && c->failure.code != QP_OK) memset(to, 0, bytes);
     cuda_unlock(c);
 }
@@ -175,6 +219,7 @@ static void shut(device *d) {
         cuda_give(c, c->lists);
         cuda_give(c, c->blocks);
         cuda_give(c, c->unpacked);
+        if (c->pinned) c->drv.host_give(c->pinned);
         for (int i = 0; i < c->n_modules; i++) c->drv.module_unload(c->modules[i]);
         if (c->stream) c->drv.stream_destroy(c->stream);
         c->drv.context_set(NULL);
@@ -243,6 +288,9 @@ static qp_status choose_gpu(cuda_device *c, const char *kind, qp_error *err) {
     ERR_TRY(drv_describe(&c->drv, index, &c->gpu, err));
     snprintf(c->head.name, sizeof c->head.name, "cuda:%d", index);
     snprintf(c->head.level, sizeof c->head.level, "sm_%d%d", c->gpu.major, c->gpu.minor);
+    const bool has_room = c->gpu.memory_bytes >= ROOMY_BYTES;
+    c->head.most_rows = has_room ? DEV_MOST_ROWS : FEW_ROWS;
+    c->head.logit_rows = has_room ? LOGIT_ROWS : FEW_LOGIT_ROWS;
     return QP_OK;
 }
 
@@ -291,6 +339,8 @@ static qp_status start(cuda_device *c, const char *library, const dev_options *o
     if (result) return drv_failed(&c->drv, result, "cuda: the GPU cannot be used", err);
     ERR_TRY(pool_new(&c->pool, options->threads, options->pin_threads, err));
     c->head.threads = pool_threads(c->pool);
+    result = c->drv.host_take(&c->pinned, DOWNLOAD_AT_ONCE, 0);
+    if (result) return drv_failed(&c->drv, result, "cuda: pinned memory", err);
     ERR_TRY(load_kernels(c, err));
     return launch_open(c, err);
 }

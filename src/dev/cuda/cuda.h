@@ -60,6 +60,8 @@ typedef struct cuda_device {
     size_t narrow_bytes, scales_bytes, parts_bytes, lists_bytes;
     void *blocks, *unpacked; /* activations and weights for gemm90.cu */
     size_t blocks_bytes, unpacked_bytes;
+    const float *blocks_of; /* the rows that wait in blocks already, NULL: none */
+    void *pinned;           /* host memory for what is downloaded */
 } cuda_device;
 
 static inline cuda_device *cuda_of(device *d) { return (cuda_device *)d; }

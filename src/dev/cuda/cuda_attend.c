@@ -25,30 +25,42 @@ typedef struct table {
 
 static int64_t page_count(const row_span *s) { return (s->past + s->n_rows - 1) / DEV_PAGE_TOKENS + 1; }
 
-static void write_spans(k_span *out, int32_t *pages, const row_span *spans, int n_spans, int rows) {
+/* How spans are cut: into pieces of so many rows, which do not cross a multiple of that position where `aligned`. */
+typedef struct cut {
+    int rows;
+    bool aligned;
+} cut;
+
+static int piece_rows(const row_span *s, int r, cut by) {
+    return least(by.aligned ? by.rows - (int)((s->past + r) % by.rows) : by.rows, s->n_rows - r);
+}
+
+static void write_spans(k_span *out, int32_t *pages, const row_span *spans, int n_spans, cut by) {
     int32_t n_pages = 0;
     for (int i = 0; i < n_spans; i++) {
         const row_span *s = &spans[i];
         if (s->n_rows < 1) continue;
-        for (int r = 0; r < s->n_rows; r += rows)
-            *out++ = (k_span){s->row + r, least(rows, s->n_rows - r), (int32_t)(s->past + r), n_pages};
+        for (int r = 0, n; r < s->n_rows; r += n) {
+            n = piece_rows(s, r, by);
+            *out++ = (k_span){s->row + r, n, (int32_t)(s->past + r), n_pages};
+        }
         memcpy(pages + n_pages, s->pages, (size_t)page_count(s) * sizeof *pages);
         n_pages += (int32_t)page_count(s);
     }
 }
 
-/* Pieces of at most `rows` rows. n_spans 0: nothing to do, or the step has failed. */
-static table make_table(cuda_device *c, const row_span *spans, int n_spans, int rows) {
+/* n_spans 0: nothing to do, or the step has failed. */
+static table make_table(cuda_device *c, const row_span *spans, int n_spans, cut by) {
     size_t n_pieces = 0, n_pages = 0;
     for (int i = 0; i < n_spans; i++) {
         if (spans[i].n_rows < 1) continue;
-        n_pieces += (size_t)(spans[i].n_rows + rows - 1) / (size_t)rows;
+        for (int r = 0; r < spans[i].n_rows; r += piece_rows(&spans[i], r, by)) n_pieces++;
         n_pages += (size_t)page_count(&spans[i]);
     }
     const size_t bytes = n_pieces * sizeof(k_span) + n_pages * sizeof(int32_t);
     k_span *host = n_pieces ? launch_table(c, bytes) : NULL;
     if (!host) return (table){0};
-    write_spans(host, (int32_t *)(void *)(host + n_pieces), spans, n_spans, rows);
+    write_spans(host, (int32_t *)(void *)(host + n_pieces), spans, n_spans, by);
     const k_span *there = launch_table_done(c, host, bytes);
     return (table){there, (const int32_t *)(const void *)(there + n_pieces), (int)n_pieces};
 }
@@ -72,10 +84,27 @@ _Static_assert(KV_F16 == 0 && KERNEL_k_rope_store_f16 + KV_Q4 == KERNEL_k_rope_s
 
 /* ---- rotation ---- */
 
+/* A warp's heads of all rows of a piece wait in shared memory. */
+static int rope_stride(const rope_store_args *a) {
+    return 1 + (a->kv.head_dim > a->kv.v_dim ? a->kv.head_dim : a->kv.v_dim);
+}
+
+static size_t rope_bytes(const rope_store_args *a, int rows) {
+    return (size_t)rope_stride(a) * (size_t)rows * ROPE_WARPS * sizeof(float);
+}
+
+/* The tokens of a group of keys together: their elements are neighbours. */
+static int rope_rows(const cuda_device *c, const rope_store_args *a) {
+    int longest = 1;
+    for (int i = 0; i < a->n_spans; i++) longest = a->spans[i].n_rows > longest ? a->spans[i].n_rows : longest;
+    return longest > 1 && rope_bytes(a, DEV_KEY_GROUP) <= (size_t)c->gpu.most_shared ? DEV_KEY_GROUP : 1;
+}
+
 void cuda_rope_store(device *d, const rope_store_args *a) {
     cuda_device *c = cuda_of(d);
+    const cut by = {.rows = rope_rows(c, a), .aligned = true};
     cuda_lock(c);
-    const table t = make_table(c, a->spans, a->n_spans, 1);
+    const table t = make_table(c, a->spans, a->n_spans, by);
     const k_rope_args args = {.q = a->q,
                               .k = a->k,
                               .v = a->v,
@@ -91,13 +120,14 @@ void cuda_rope_store(device *d, const rope_store_args *a) {
                               .norm = a->norm,
                               .rot_dims = a->rot_dims,
                               .pairs = a->pairs,
-                              .eps = a->norm_eps};
+                              .eps = a->norm_eps,
+                              .piece_rows = by.rows,
+                              .stride = rope_stride(a)};
     const int heads = a->n_heads + 2 * a->kv.n_kv_heads;
-    const int widest = a->kv.head_dim > a->kv.v_dim ? a->kv.head_dim : a->kv.v_dim;
     const launch_shape shape = {.x = (heads + ROPE_WARPS - 1) / ROPE_WARPS,
                                 .y = t.n_spans,
                                 .threads = 32 * ROPE_WARPS,
-                                .shared_bytes = (size_t)widest * ROPE_WARPS * sizeof(float),
+                                .shared_bytes = rope_bytes(a, by.rows),
                                 .early = true};
     if (t.n_spans) launch_push(c, of_type(KERNEL_k_rope_store_f16, a->kv.type), shape, &args, sizeof args);
     cuda_unlock(c);
@@ -106,7 +136,7 @@ void cuda_rope_store(device *d, const rope_store_args *a) {
 void cuda_latent_store(device *d, const latent_store_args *a) {
     cuda_device *c = cuda_of(d);
     cuda_lock(c);
-    const table t = make_table(c, a->spans, a->n_spans, 1);
+    const table t = make_table(c, a->spans, a->n_spans, (cut){.rows = 1});
     const k_latent_args args = {.heads = a->heads,
                                 .q = a->q,
                                 .latent = a->latent,
@@ -304,7 +334,7 @@ static void attend_general(cuda_device *c, const attend_args *a) {
     const attend_row *row = choose(c, a, group, longest);
     const int heads = least(group, row->queries), rows = row->queries / heads;
     const int tiles = (group + heads - 1) / heads * a->kv.n_kv_heads;
-    const table t = make_table(c, a->spans, a->n_spans, rows < longest ? rows : longest);
+    const table t = make_table(c, a->spans, a->n_spans, (cut){.rows = least(rows, longest)});
     k_attend_args args = {.q = a->q,
                           .sinks = a->sinks,
                           .out = a->out,
@@ -336,7 +366,7 @@ static void attend_coded(cuda_device *c, const attend_args *a, const fast_row *f
         one.n_spans = 1;
         if (a->spans[i].n_rows > 1) attend_general(c, &one);
     }
-    const table whole = make_table(c, a->spans, a->n_spans, UNCUT);
+    const table whole = make_table(c, a->spans, a->n_spans, (cut){.rows = UNCUT});
     if (whole.n_spans) push_fast(c, a, fast, &whole, 1);
 }
 
@@ -347,7 +377,7 @@ void cuda_attend(device *d, const attend_args *a) {
     if (!fast) {
         attend_general(c, a);
     } else if (a->kv.type == KV_F16) {
-        const table pieces = make_table(c, a->spans, a->n_spans, ATTEND_ROWS);
+        const table pieces = make_table(c, a->spans, a->n_spans, (cut){.rows = ATTEND_ROWS});
         if (pieces.n_spans) push_fast(c, a, fast, &pieces, longest_of(a));
     } else {
         attend_coded(c, a, fast);

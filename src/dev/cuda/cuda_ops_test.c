@@ -579,9 +579,9 @@ typedef struct turn {
 } turn;
 
 static void rope_case(const bench *b, const turn *t) {
-    enum { ROWS = 6 };
+    enum { ROWS = 22 };
     static const int32_t first[] = {2, 0}, second[] = {1};
-    const row_span spans[] = {{0, 4, 254, first}, {4, 2, 14, second}};
+    const row_span spans[] = {{0, 4, 254, first}, {4, 18, 15, second}};
     const size_t q = ROWS * (size_t)(t->n_heads * t->dim), k = ROWS * (size_t)(t->n_kv * t->dim),
                  half = ROWS * (size_t)t->rot / 2,
                  page = (size_t)(t->n_kv * t->dim) * DEV_PAGE_TOKENS * (t->type == KV_F16 ? 2 : 4);

@@ -1,9 +1,10 @@
 /* cuda_packed.c — loading matrices as whole numbers, and which kernels multiply them.
  *
  * Called by cuda_weights.c and cuda_matmul.c; calls pack_cuda.c and launch.c. Few rows are multiplied from the packed
- * weights, four at a time (matvec.cu). Many rows make it worth to unpack a slice of the weights to float16 first and to
- * multiply that with the tensor cores' own products (gemm90.cu), where the GPU has them. Both ways are as exact as 16
- * bits allow, but not the same to the last bit: which one is taken depends on the number of rows alone. */
+ * weights, four at a time (matvec.cu). Where the GPU has the tensor cores' own products, a batch of rows takes the
+ * weights packed as well and makes them float16 in registers (skinny90.cu), and for many rows a slice of the weights is
+ * unpacked to float16 first (gemm90.cu). All ways are as exact as 16 bits allow, but not the same to the last bit:
+ * which one is taken depends on the number of rows alone. */
 #include "cuda_packed.h"
 #include "cuda_window.h"
 #include "base/hash.h"
@@ -15,19 +16,26 @@ enum {
     MATVEC_ROWS = 4,            /* of a block */
     MATVEC_THREADS = 256,       /* of a group of warps; two groups where shared memory has room */
     UNPACK_THREADS = 256,
-    MORE_UNITS = 64, /* that runs may add to the inputs by filling their last ones */
-    GEMM_SIDE = 256, /* rows and outputs come in so many */
+    MORE_UNITS = 64,          /* that runs may add to the inputs by filling their last ones */
+    GEMM_SIDE = 256,          /* rows and outputs come in so many */
+    SKINNY_RESIDENT = 2,      /* blocks of a multiprocessor at once */
+    SHARED_OF_A_BLOCK = 1024, /* which the system takes of a multiprocessor's */
+    SHARE_COST = 2,           /* units */
 };
 
 /* ---- kinds ---- */
 
 static const struct {
     int bits, group, scales;
-    kernel_id matvec, unpack;
+    kernel_id matvec, unpack, skinny;
 } sames[] = {
 #define X(bits, group, scales)                                                                                         \
-    {bits, group, PACKED_##scales, KERNEL_k_matvec_##bits##_##group##_##scales,                                        \
-     KERNEL_k_unpack_##bits##_##group##_##scales},
+    {bits,                                                                                                             \
+     group,                                                                                                            \
+     PACKED_##scales,                                                                                                  \
+     KERNEL_k_matvec_##bits##_##group##_##scales,                                                                      \
+     KERNEL_k_unpack_##bits##_##group##_##scales,                                                                      \
+     KERNEL_k_skinny_##bits##_##group##_##scales##_32},
     PACKED_SAMES(X)
 #undef X
 };
@@ -38,6 +46,7 @@ static bool set_same(cuda_packed *p, const cuda_plan *plan) {
         if (sames[i].bits != r->bits || sames[i].group != r->group || sames[i].scales != r->scales) continue;
         p->matvec = sames[i].matvec;
         p->unpack = sames[i].unpack;
+        p->skinny = sames[i].skinny;
         p->sum = r->group;
         p->zero = r->is.zero;
         return true;
@@ -55,6 +64,7 @@ static bool set_mixed(cuda_packed *p, const cuda_plan *plan) {
     }
     p->matvec = KERNEL_k_matvec_mixed;
     p->unpack = KERNEL_k_unpack_mixed;
+    p->skinny = KERNEL_k_skinny_mixed_32;
     p->sum = 32;
     return true;
 }
@@ -257,6 +267,111 @@ static void matvec(cuda_device *c, packed_args *a, const cuda_packed *p) {
     launch_push(c, p->matvec, shape, a, sizeof *a);
 }
 
+static bool is_many(const cuda_device *c, int n_rows, const cuda_packed *p) {
+    return n_rows > CUDA_ALIKE_ROWS && has_gemm(c) && blocks_bytes(n_rows, p->n_units) <= c->blocks_bytes &&
+           (size_t)n_rows * sizeof(float) <= c->scales_bytes &&
+           (size_t)p->n_units * PACKED_UNIT * 2 * GEMM_SIDE <= c->unpacked_bytes;
+}
+
+/* Threads that hold a row together, as far as they can. */
+static int row_threads(int n_units) {
+    const int pieces = n_units * PACKED_UNIT / 8, threads = (pieces + BLOCKS_PIECES - 1) / BLOCKS_PIECES;
+    return threads < BLOCKS_THREADS ? (threads + 31) / 32 * 32 : BLOCKS_THREADS;
+}
+
+static void push_blocks(cuda_device *c, kernel_id kernel, k_blocks_args *b, int n_rows, int n_units) {
+    b->out = c->blocks;
+    b->row_scale = c->scales;
+    b->n_blocks = 4 * n_units;
+    b->spread = n_rows <= SKINNY_ROWS;
+    launch_push(c, kernel, (launch_shape){.x = n_rows, .threads = row_threads(n_units), .early = true}, b, sizeof *b);
+}
+
+/* Rows of activations as float16, in c->blocks. */
+static void put_blocks(cuda_device *c, const packed_args *a, const cuda_packed *p) {
+    k_blocks_args b = {.x = a->x, .x_stride = a->x_stride, .order = a->order, .n_in = a->n_in};
+    if (c->blocks_of != a->x) push_blocks(c, KERNEL_k_blocks, &b, a->n_rows, p->n_units);
+}
+
+/* The packed matrix that is multiplied by rows which can be made without knowing more of it; NULL: it is not so. */
+static const cuda_packed *plain_reader(const cuda_device *c, const dev_weight *w, int n_rows) {
+    const cuda_packed *p = ((const cuda_weight *)w->packed)->packed;
+    const bool fits = p && !p->order && p->n_units * PACKED_UNIT <= row_threads(p->n_units) * 8 * BLOCKS_PIECES;
+    return fits && is_many(c, n_rows, p) ? p : NULL;
+}
+
+bool cuda_packed_norm(cuda_device *c, const norm_args *a) {
+    const cuda_packed *p = a->n_next ? plain_reader(c, a->next[0], a->n_rows) : NULL;
+    if (!p || a->heads > 1 || a->rows) return false;
+    for (int i = 1; i < a->n_next; i++) {
+        const cuda_packed *other = plain_reader(c, a->next[i], a->n_rows);
+        if (!other || other->n_units != p->n_units) return false;
+    }
+    k_blocks_args b = {.x = a->x,
+                       .x_stride = a->dim,
+                       .n_in = a->dim,
+                       .with = a->weight,
+                       .bias = a->kind == NORM_LAYER ? a->bias : NULL,
+                       .is_layer = a->kind == NORM_LAYER,
+                       .eps = a->eps};
+    push_blocks(c, KERNEL_k_blocks_norm, &b, a->n_rows, p->n_units);
+    c->blocks_of = a->out;
+    return true;
+}
+
+bool cuda_packed_gate(cuda_device *c, const matmul_args *a) {
+    const cuda_packed *p = a->next ? plain_reader(c, a->next, a->n_rows) : NULL;
+    if (!p) return false;
+    k_blocks_args b = {.x = a->parts[0].out,
+                       .x_stride = a->parts[0].out_stride,
+                       .n_in = (int32_t)a->parts[0].w->n_out,
+                       .with = a->parts[1].out};
+    push_blocks(c, (kernel_id)(KERNEL_k_blocks_gate_0 + (int)a->act), &b, a->n_rows, p->n_units);
+    c->blocks_of = a->parts[0].out;
+    return true;
+}
+
+/* How many blocks share the inputs of a tile: that takes the fewest units one after the other, counting what beginning
+ * and meeting cost as units. It hangs on the matrix alone, as the order of its sums does. */
+static int choose_share(const cuda_device *c, int n_tiles, int n_units) {
+    const int tiles = (n_tiles + SKINNY_TILES - 1) / SKINNY_TILES, at_once = SKINNY_RESIDENT * c->gpu.multiprocessors;
+    int best = 1, least = INT32_MAX;
+    for (int share = 1; share <= SKINNY_MOST_SHARE && share <= n_units; share++) {
+        const int waves = (tiles * share + at_once - 1) / at_once;
+        const int units = waves * ((n_units + share - 1) / share + SHARE_COST);
+        if (units < least) best = share, least = units;
+    }
+    return best;
+}
+
+/* As deep as shared memory allows, the activations first: a place of theirs is free again only when the block behind
+ * has been begun. Weights must reach farther than they, or they would wait for each other. */
+static size_t fit_skinny(const cuda_device *c, k_skinny_args *a, int columns, int unit_bytes) {
+    static const struct depth { int w, x; } depths[] = {{5, 8}, {4, 8}, {3, 8}, {3, 7}, {3, 6}, {3, 5}, {2, 4}, {2, 3}};
+    const int blocks = columns > 64 ? 1 : SKINNY_RESIDENT, room = c->gpu.most_shared / blocks - SHARED_OF_A_BLOCK;
+    size_t i = 0;
+    while (i + 1 < sizeof depths / sizeof *depths &&
+           skinny_shared(columns, unit_bytes, depths[i].w, depths[i].x) > room)
+        i++;
+    a->w_depth = depths[i].w;
+    a->x_depth = depths[i].x;
+    return (size_t)skinny_shared(columns, unit_bytes, a->w_depth, a->x_depth);
+}
+
+static void skinny(cuda_device *c, const packed_args *args, const cuda_packed *p) {
+    const int size = args->n_rows <= 32 ? 0 : args->n_rows <= 64 ? 1 : 2, columns = 32 << size;
+    k_skinny_args a = {.weights = *args, .x = c->blocks, .row_scale = c->scales};
+    a.share = choose_share(c, args->n_tiles, p->n_units);
+    const size_t shared = fit_skinny(c, &a, columns, p->most_unit_bytes);
+    const int64_t tiles = (args->n_tiles + SKINNY_TILES - 1) / SKINNY_TILES;
+    put_blocks(c, args, p);
+    launch_push(
+        c, (kernel_id)((int)p->skinny + size),
+        (launch_shape){
+            .x = tiles * a.share, .threads = SKINNY_THREADS, .shared_bytes = shared, .cluster = a.share, .early = true},
+        &a, sizeof a);
+}
+
 /* Slices of one part: unpacked, then multiplied. */
 static void gemm_part(cuda_device *c, const packed_args *a, const cuda_packed *p, const packed_part *part) {
     const int fitting = (int)(c->unpacked_bytes / ((size_t)p->n_units * PACKED_UNIT * 2)) / GEMM_SIDE * GEMM_SIDE;
@@ -288,21 +403,8 @@ static void gemm_part(cuda_device *c, const packed_args *a, const cuda_packed *p
 }
 
 static void gemm(cuda_device *c, const packed_args *a, const cuda_packed *p) {
-    const k_blocks_args b = {.x = a->x,
-                             .x_stride = a->x_stride,
-                             .order = a->order,
-                             .out = c->blocks,
-                             .row_scale = c->scales,
-                             .n_in = a->n_in,
-                             .n_blocks = 4 * p->n_units};
-    launch_push(c, KERNEL_k_blocks, (launch_shape){.x = a->n_rows, .threads = UNPACK_THREADS}, &b, sizeof b);
+    put_blocks(c, a, p);
     for (int i = 0; i < a->n_parts; i++) gemm_part(c, a, p, &a->parts[i]);
-}
-
-static bool is_many(const cuda_device *c, const packed_args *a, const cuda_packed *p) {
-    return a->n_rows > CUDA_ALIKE_ROWS && has_gemm(c) && blocks_bytes(a->n_rows, p->n_units) <= c->blocks_bytes &&
-           (size_t)a->n_rows * sizeof(float) <= c->scales_bytes &&
-           (size_t)p->n_units * PACKED_UNIT * 2 * GEMM_SIDE <= c->unpacked_bytes;
 }
 
 void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
@@ -324,7 +426,9 @@ void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
         args.n_tiles += other->n_tiles;
         args.parts[args.n_parts++] = part_of(&a->parts[i], other);
     }
-    if (is_many(c, &args, p))
+    if (is_many(c, args.n_rows, p) && args.n_rows <= SKINNY_ROWS)
+        skinny(c, &args, p);
+    else if (is_many(c, args.n_rows, p))
         gemm(c, &args, p);
     else
         matvec(c, &args, p);

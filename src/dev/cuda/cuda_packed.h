@@ -8,10 +8,12 @@
 #include "cuda.h"
 #include "pack_cuda.h"
 
-enum { CUDA_ALIKE_ROWS = 16 }; /* a row has the same bits in steps of up to so many; for more, weights are unpacked */
+/* A row has the same bits in steps of up to so many, and in those of more up to SKINNY_ROWS. */
+enum { CUDA_ALIKE_ROWS = 4 };
 
 typedef struct cuda_packed {
     kernel_id matvec, unpack;
+    kernel_id skinny;          /* of 32 rows; 64 and 128 follow */
     int n_units, n_tiles, sum; /* sum: inputs whose activations are summed together */
     int zero, most_unit_bytes;
     float unit;
@@ -31,6 +33,10 @@ void cuda_packed_free(cuda_device *c, cuda_packed *p);
 
 /* All parts of an op from `first` on whose weights are packed alike; marks them. The lock is held. */
 void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first);
+/* The input of products that are all packed, behind a norm or a gate, straight to where the products want it; false:
+ * that is not possible here. c->blocks_of remembers it for them. The lock is held. */
+bool cuda_packed_norm(cuda_device *c, const norm_args *a);
+bool cuda_packed_gate(cuda_device *c, const matmul_args *a);
 bool cuda_packed_alike(const cuda_packed *a, const cuda_packed *b);
 /* Room for steps of so many rows. The lock is held. */
 qp_status cuda_packed_reserve(cuda_device *c, int max_rows, int64_t max_in, qp_error *err);

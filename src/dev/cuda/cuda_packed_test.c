@@ -1,5 +1,5 @@
 /* cuda_packed_test.c — products of every quantised format kept as whole numbers on a GPU, few rows and many, against
- * sums in double over the slow exact unpack; few rows bit for bit alone and together. Needs a GPU. */
+ * sums in double over the slow exact unpack; rows bit for bit in steps of other sizes. Needs a GPU. */
 #include "cuda_packed.h"
 #include "quant_samples.h"
 #include "cuda_harness.h"
@@ -7,8 +7,12 @@
 
 static const struct size {
     int n_out, n_in, n_rows;
-} sizes[] = {{1, 256, 1}, {17, 768, 3}, {33, 1024, 5}, {130, 512, 16}, {300, 256, 17}, {67, 1024, 300}};
-enum { MOST_IN = 1024, MOST_ROWS = 300, MOST_OUT = 300, EXACT_ROWS = 16 };
+} sizes[] = {{1, 256, 1},    {17, 768, 3},   {40, 512, 4},    {33, 1024, 5},   {130, 512, 16},
+             {300, 256, 17}, {67, 1024, 64}, {150, 768, 128}, {67, 1024, 129}, {300, 512, 300}};
+enum { MOST_IN = 1024, MOST_ROWS = 300, MOST_OUT = 300 };
+
+/* Steps of so many rows sum alike, so a row has the same bits in all of them. */
+static const struct alike { int first, last; } alike[] = {{1, CUDA_ALIKE_ROWS}, {CUDA_ALIKE_ROWS + 1, 128}};
 
 typedef struct world {
     sample s;
@@ -112,24 +116,100 @@ static void check_values(const world *w) {
                      (long long)w->s.m.n_out, w->n_rows, (double)w->out[i], w->expected[i], w->bound[i]);
 }
 
+/* All rows together and in pieces; w->out holds the former. */
+static void check_pieces(world *w, struct alike is) {
+    const size_t n = (size_t)w->n_rows * (size_t)w->weight.n_out;
+    float *whole = mem_copy(w->out, n, sizeof *whole);
+    assert_non_null(whole);
+    for (int piece = is.first; piece < w->n_rows && w->n_rows <= is.last && w->n_rows >= is.first;
+         piece += is.first > 1 ? 14 : 1) {
+        const int rest = w->n_rows % piece;
+        if (rest && rest < is.first) continue;
+        multiply(w, piece);
+        assert_memory_equal(w->out, whole, n * sizeof *whole);
+    }
+    mem_free(whole);
+}
+
 static void products(device *gpu, const sample_format *f) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         world w;
         build(&w, gpu, f, &sizes[i]);
         multiply(&w, w.n_rows);
         check_values(&w);
-        if (w.n_rows <= EXACT_ROWS) {
-            const size_t n = (size_t)w.n_rows * (size_t)w.weight.n_out;
-            float *whole = mem_copy(w.out, n, sizeof *whole);
-            assert_non_null(whole);
-            for (int piece = 1; piece < w.n_rows; piece += 2) {
-                multiply(&w, piece);
-                assert_memory_equal(w.out, whole, n * sizeof *whole);
-            }
-            mem_free(whole);
-        }
+        for (size_t k = 0; k < sizeof alike / sizeof *alike; k++) check_pieces(&w, alike[k]);
         drop(&w);
     }
+}
+
+/* A norm, a gated product of the same matrix twice, and the product behind it; `told`: norm and gate know who reads
+ * them. */
+static void run_chain(world *w, norm_kind kind, activation act, bool told, float *between, float *up) {
+    const int64_t n = w->weight.n_in;
+    norm_args norm = {.kind = kind,
+                      .x = w->gpu_x,
+                      .n_rows = w->n_rows,
+                      .dim = (int)n,
+                      .weight = w->gpu_bias,
+                      .bias = kind == NORM_LAYER ? w->gpu_bias : NULL,
+                      .eps = 1e-5f,
+                      .out = between,
+                      .next = {&w->weight},
+                      .n_next = told};
+    const matmul_args gated = {
+        .x = between,
+        .x_stride = n,
+        .n_rows = w->n_rows,
+        .n_parts = 2,
+        .parts = {{.w = &w->weight, .out = w->gpu_out, .out_stride = n}, {.w = &w->weight, .out = up, .out_stride = n}},
+        .is_gated = true,
+        .act = act,
+        .next = told ? &w->weight : NULL};
+    const matmul_args last = {.x = w->gpu_out,
+                              .x_stride = n,
+                              .n_rows = w->n_rows,
+                              .n_parts = 1,
+                              .parts = {{.w = &w->weight, .out = between, .out_stride = n}}};
+    w->gpu->ops->norm(w->gpu, &norm);
+    w->gpu->ops->matmul(w->gpu, &gated);
+    w->gpu->ops->matmul(w->gpu, &last);
+    w->gpu->ops->download(w->gpu, w->out, between, (size_t)w->n_rows * (size_t)n * sizeof(float));
+}
+
+static void chains(device *gpu, const sample_format *f) {
+    static const struct size sizes_of_chains[] = {{256, 256, 3}, {512, 512, 40}, {256, 256, 200}};
+    for (size_t i = 0; i < sizeof sizes_of_chains / sizeof *sizes_of_chains; i++)
+        for (int act = ACT_SILU; act < ACT_COUNT; act++) {
+            world w;
+            build(&w, gpu, f, &sizes_of_chains[i]);
+            const norm_kind kind = act % 2 ? NORM_LAYER : NORM_RMS;
+            const size_t n = (size_t)w.n_rows * (size_t)w.weight.n_out;
+            float *between = take(gpu, n), *up = take(gpu, n), most = 0;
+            run_chain(&w, kind, (activation)act, false, between, up);
+            float *apart = mem_copy(w.out, n, sizeof *apart);
+            assert_non_null(apart);
+            run_chain(&w, kind, (activation)act, true, between, up);
+            for (size_t k = 0; k < n; k++) most = fabsf(apart[k]) > most ? fabsf(apart[k]) : most;
+            assert_true(most > 0 && most < INFINITY);
+            for (size_t k = 0; k < n; k++)
+                if (!(fabsf(w.out[k] - apart[k]) <= most * 0x1p-9f))
+                    fail_msg("%d rows, activation %d: value %zu is %.9g in one piece, %.9g apart", w.n_rows, act, k,
+                             (double)w.out[k], (double)apart[k]);
+            mem_free(apart);
+            gpu->ops->give(gpu, between, 0);
+            gpu->ops->give(gpu, up, 0);
+            drop(&w);
+        }
+}
+
+static void norms_and_gates_hand_over(void **state) {
+    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+    device *gpu;
+    qp_error err;
+    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
+    assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
+    chains(gpu, &sample_formats[0]);
+    dev_close(gpu);
 }
 
 static void every_format_is_multiplied(void **state) {
@@ -143,6 +223,7 @@ static void every_format_is_multiplied(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_is_multiplied)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_is_multiplied),
+                                       cmocka_unit_test(norms_and_gates_hand_over)};
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }

@@ -1,7 +1,7 @@
 /* cuda_rows.c — embedding, norms, gates, sums and copies on the GPU: arguments for the kernels of rows.cu.
  *
  * Called through the device's ops; calls launch.c. */
-#include "cuda.h"
+#include "cuda_packed.h"
 #include <string.h>
 
 enum { THREADS = 256, MOST_BLOCKS = 4096, NARROW_NORM = 512 };
@@ -57,6 +57,10 @@ void cuda_norm(device *d, const norm_args *a) {
                         .eps = a->eps};
     if (a->n_rows < 1) return;
     cuda_lock(c);
+    if (cuda_packed_norm(c, a)) {
+        cuda_unlock(c);
+        return;
+    }
     if (a->rows) args.rows = launch_table_of(c, a->rows, (size_t)a->n_rows * sizeof *a->rows);
     const launch_shape shape = {
         .x = args.heads, .y = a->n_rows, .threads = a->dim < NARROW_NORM ? 32 : THREADS, .early = true};

@@ -43,7 +43,42 @@ typedef struct k_blocks_args {
     uint8_t *out;
     float *row_scale; /* what the row must be multiplied by afterwards */
     int32_t n_in, n_blocks;
+    int32_t spread, unused;   /* as skinny90.cuh wants the inputs of each 16 */
+    const float *with, *bias; /* of a norm: its weights, NULL for ones, and what is added, NULL for nothing; of a gate:
+                               * the other factor, which lies as x does */
+    int32_t is_layer;
+    float eps;
 } k_blocks_args;
+
+/* Pieces of eight inputs that a thread keeps, and most threads: more would have too few registers. */
+enum { BLOCKS_PIECES = 4, BLOCKS_THREADS = 896 };
+
+/* ---- batches: skinny90.cuh ---- */
+
+enum {
+    SKINNY_GROUPS = 2, /* warpgroups that multiply */
+    SKINNY_TILES = 4 * SKINNY_GROUPS,
+    SKINNY_THREADS = 128 * SKINNY_GROUPS + 32,
+    SKINNY_MOST_DEPTH = 8,
+    SKINNY_MOST_SHARE = 8,
+    SKINNY_ROWS = 128
+};
+
+typedef struct k_skinny_args {
+    packed_args weights;
+    const uint8_t *x;         /* blocks [n_blocks], spread */
+    const float *row_scale;   /* as k_gemm_args has it */
+    int32_t share;            /* blocks of a cluster, which share the inputs */
+    int32_t w_depth, x_depth; /* units and blocks in flight */
+    int32_t unused;
+} k_skinny_args;
+
+/* Rings, barriers, and the room to begin where 1024 bytes do; the sums lie where the rings were. */
+PACKED_INLINE int skinny_shared(int columns, int unit_bytes, int w_depth, int x_depth) {
+    const int rings = w_depth * SKINNY_TILES * unit_bytes + x_depth * columns * 128;
+    const int sums = columns * (SKINNY_TILES * PACKED_ROWS + 4) * 4;
+    return 1024 + (rings + 4 * 8 * SKINNY_MOST_DEPTH > sums ? rings + 4 * 8 * SKINNY_MOST_DEPTH : sums);
+}
 
 /* ---- attention: attend_decode.cuh and attend_prefill.cuh ---- */
 

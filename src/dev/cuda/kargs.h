@@ -139,10 +139,12 @@ typedef struct k_rope_args {
     float *q, *k;
     const float *v, *q_norm, *k_norm, *cos, *sin, *q_scale;
     k_kv kv;
-    const k_span *spans; /* of one row each */
+    const k_span *spans; /* inside one group of keys each */
     const int32_t *pages;
     int32_t n_heads, norm, rot_dims, pairs;
     float eps;
+    int32_t piece_rows; /* of a span at most */
+    int32_t stride;     /* floats of a row of a head in shared memory */
     int32_t unused;
 } k_rope_args;
 

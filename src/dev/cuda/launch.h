@@ -48,9 +48,20 @@
     ATTEND_KERNELS(X, 1) ATTEND_KERNELS(X, 4) ATTEND_KERNELS(X, 8) X(k_route) X(k_group) X(k_weigh) X(k_mix)
 
 /* Kernels that need what not every GPU has; a device may lack them. X is defined where this stands. */
-#define FAST_SAME(bits, group, scales) X(k_matvec_##bits##_##group##_##scales) X(k_unpack_##bits##_##group##_##scales)
+#define FAST_SKINNY(name) X(k_skinny_##name##_32) X(k_skinny_##name##_64) X(k_skinny_##name##_128)
+#define FAST_SAME(bits, group, scales)                                                                                 \
+    X(k_matvec_##bits##_##group##_##scales)                                                                            \
+    X(k_unpack_##bits##_##group##_##scales) FAST_SKINNY(bits##_##group##_##scales)
 #define FAST_KERNELS                                                                                                   \
     X(k_blocks)                                                                                                        \
+    X(k_blocks_norm)                                                                                                   \
+    X(k_blocks_gate_0)                                                                                                 \
+    X(k_blocks_gate_1)                                                                                                 \
+    X(k_blocks_gate_2)                                                                                                 \
+    X(k_blocks_gate_3)                                                                                                 \
+    X(k_blocks_gate_4)                                                                                                 \
+    X(k_blocks_gate_5)                                                                                                 \
+    X(k_blocks_gate_6)                                                                                                 \
     X(k_gemm90)                                                                                                        \
     X(k_decode_64)                                                                                                     \
     X(k_decode_128)                                                                                                    \
@@ -61,7 +72,8 @@
     X(k_decode_128_q6)                                                                                                 \
     X(k_decode_128_q4)                                                                                                 \
     X(k_decode_coded_merge)                                                                                            \
-    X(k_decode_merge) X(k_prefill_64) X(k_prefill_128) X(k_matvec_mixed) X(k_unpack_mixed) PACKED_SAMES(FAST_SAME)
+    X(k_decode_merge)                                                                                                  \
+    X(k_prefill_64) X(k_prefill_128) X(k_matvec_mixed) X(k_unpack_mixed) FAST_SKINNY(mixed) PACKED_SAMES(FAST_SAME)
 
 typedef enum kernel_id {
 #define X(name) KERNEL_##name,

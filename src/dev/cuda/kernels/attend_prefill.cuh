@@ -34,13 +34,24 @@ __device__ __forceinline__ void read_rows(uint32_t q[DIM / 16][4], const k_decod
     }
 }
 
-/* Scores of 64 tokens from `first` on become probabilities against the rows' new maxima. */
 template <int DIM>
-__device__ __forceinline__ void soften(row_pair<DIM> &r, float s[2 * ATTEND_WARPS][4], int first, float cap) {
+__device__ __forceinline__ void begin_rows(row_pair<DIM> &r, const k_decode_args &a, const k_span &span) {
+#pragma unroll
+    for (int i = 0; i < DIM / 8; i++) r.o[i][0] = r.o[i][1] = r.o[i][2] = r.o[i][3] = 0;
+    for (int h = 0; h < 2; h++) {
+        r.max[h] = -INFINITY, r.sum[h] = 0;
+        r.pos[h] = span.position + (int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4 + 8 * h;
+        r.seen[h] = first_seen(r.pos[h], a.window, a.chunk);
+    }
+}
+
+/* Scores of 8 TILES tokens from `first` on become probabilities against the rows' new maxima. */
+template <int DIM, int TILES>
+__device__ __forceinline__ void soften(row_pair<DIM> &r, float s[TILES][4], int first, float cap) {
     const int t = threadIdx.x % 4;
     float max[2] = {r.max[0], r.max[1]};
 #pragma unroll
-    for (int i = 0; i < 2 * ATTEND_WARPS; i++)
+    for (int i = 0; i < TILES; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int token = first + 8 * i + 2 * t + j % 2, h = j / 2;
@@ -60,7 +71,7 @@ __device__ __forceinline__ void soften(row_pair<DIM> &r, float s[2 * ATTEND_WARP
 #pragma unroll
         for (int i = 0; i < DIM / 8; i++) r.o[i][2 * h] *= fade, r.o[i][2 * h + 1] *= fade;
 #pragma unroll
-        for (int i = 0; i < 2 * ATTEND_WARPS; i++)
+        for (int i = 0; i < TILES; i++)
 #pragma unroll
             for (int j = 2 * h; j < 2 * h + 2; j++) {
                 s[i][j] = exp2_fast(s[i][j] - base);
@@ -84,7 +95,7 @@ __device__ __forceinline__ void attend_tokens(row_pair<DIM> &r, const uint32_t q
             mma_half(s[2 * j], q[i], k[0], k[1]);
             mma_half(s[2 * j + 1], q[i], k[2], k[3]);
         }
-    soften<DIM>(r, s, first, cap);
+    soften<DIM, 2 * ATTEND_WARPS>(r, s, first, cap);
 #pragma unroll
     for (int j = 0; j < ATTEND_WARPS; j++) {
         const uint32_t p[4] = {pack_half(s[2 * j][0], s[2 * j][1]), pack_half(s[2 * j][2], s[2 * j][3]),
@@ -152,13 +163,7 @@ template <int DIM> __device__ __forceinline__ void attend_prefill(const k_decode
     uint32_t q[DIM / 16][4];
     read_rows<DIM>(q, a, span, head);
     row_pair<DIM> r;
-#pragma unroll
-    for (int i = 0; i < DIM / 8; i++) r.o[i][0] = r.o[i][1] = r.o[i][2] = r.o[i][3] = 0;
-    for (int h = 0; h < 2; h++) {
-        r.max[h] = -INFINITY, r.sum[h] = 0;
-        r.pos[h] = span.position + warp * 16 + threadIdx.x % 32 / 4 + 8 * h;
-        r.seen[h] = first_seen(r.pos[h], a.window, a.chunk);
-    }
+    begin_rows<DIM>(r, a, span);
     for (int token = begin, stage = 0; token <= last; token += PREFILL_TOKENS, stage ^= 1) {
         fetch(token + PREFILL_TOKENS, stage ^ 1);
         wait_copies<1>();

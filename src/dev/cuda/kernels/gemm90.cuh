@@ -44,37 +44,60 @@ __device__ __forceinline__ void gemm_feed(const k_gemm_args &a, gemm_place at) {
     }
 }
 
+/* Two neighbouring outputs, of which the second may not be there. */
+__device__ __forceinline__ void gemm_put(const k_gemm_args &a, float *to, int n, float2 v) {
+    if (a.bias) v.x += __ldg(a.bias + n), v.y += n + 1 < a.n_out ? __ldg(a.bias + n + 1) : 0;
+    to[n] = a.add ? to[n] + v.x : v.x;
+    if (n + 1 < a.n_out) to[n + 1] = a.add ? to[n + 1] + v.y : v.y;
+}
+
+/* A row's 64 outputs of this lane, all of which are there: what is added to is read before anything is written. */
+template <bool ADD>
+__device__ __forceinline__ void gemm_store_whole(const k_gemm_args &a, const float d[128], int h, float *to, int out,
+                                                 float scale) {
+#pragma unroll
+    for (int i = 0; i < 32; i += 8) {
+        float2 v[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            v[j] = make_float2(0, 0);
+            if (ADD) v[j] = *(const float2 *)(to + out + 8 * (i + j));
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            v[j].x = fmaf(d[4 * (i + j) + 2 * h], scale, v[j].x);
+            v[j].y = fmaf(d[4 * (i + j) + 2 * h + 1], scale, v[j].y);
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j++) *(float2 *)(to + out + 8 * (i + j)) = v[j];
+    }
+}
+
 __device__ __forceinline__ void gemm_store(const k_gemm_args &a, const float d[128], int row, int out) {
-    const int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32, first = out + lane % 4 * 2;
+    const bool whole = out + GEMM_OUTS <= a.n_out && !a.bias && !(a.out_stride & 1) && !((uintptr_t)a.out & 7);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int r = row + lane / 4 + 8 * h;
         if (r >= a.n_rows) continue;
         const float scale = __ldg(a.row_scale + r);
         float *to = a.out + r * a.out_stride;
+        if (whole && a.add) {
+            gemm_store_whole<true>(a, d, h, to, first, scale);
+        } else if (whole) {
+            gemm_store_whole<false>(a, d, h, to, first, scale);
+        } else {
 #pragma unroll
-        for (int i = 0; i < 32; i++) {
-            const int n = out + 8 * i + lane % 4 * 2;
-            if (n >= a.n_out) continue;
-            float2 v = make_float2(d[4 * i + 2 * h] * scale, d[4 * i + 2 * h + 1] * scale);
-            if (a.bias) v.x += __ldg(a.bias + n), v.y += n + 1 < a.n_out ? __ldg(a.bias + n + 1) : 0;
-            if (n + 1 < a.n_out && !(a.out_stride & 1)) {
-                if (a.add) {
-                    const float2 old = *(const float2 *)(to + n);
-                    v.x += old.x, v.y += old.y;
-                }
-                *(float2 *)(to + n) = v;
-            } else {
-                to[n] = a.add ? to[n] + v.x : v.x;
-                if (n + 1 < a.n_out) to[n + 1] = a.add ? to[n + 1] + v.y : v.y;
-            }
+            for (int i = 0; i < 32; i++)
+                if (first + 8 * i < a.n_out)
+                    gemm_put(a, to, first + 8 * i, make_float2(d[4 * i + 2 * h] * scale, d[4 * i + 2 * h + 1] * scale));
         }
     }
 }
 
-/* Both blocks write here, so both must hear. */
+/* Both blocks write here, so both must hear, from one thread of each warpgroup. */
 __device__ __forceinline__ void gemm_release(uint32_t barrier) {
-    if (threadIdx.x % 32 < GEMM_CLUSTER) barrier_arrive(barrier, threadIdx.x % 32);
+    if (threadIdx.x % 32 == 0 && threadIdx.x % 128 < 32 * GEMM_CLUSTER) barrier_arrive(barrier, threadIdx.x / 32 % 4);
 }
 
 __device__ __forceinline__ void gemm_multiply(const k_gemm_args &a, gemm_place at) {
@@ -109,7 +132,7 @@ __device__ __forceinline__ void gemm90(const k_gemm_args &a) {
     at.data = base, at.full = base + GEMM_STAGES * GEMM_STAGE, at.empty = at.full + GEMM_STAGES * 8;
     if (threadIdx.x == 0) {
         for (int i = 0; i < GEMM_STAGES; i++)
-            barrier_init(at.full + 8 * i, 1), barrier_init(at.empty + 8 * i, 8 * GEMM_CLUSTER);
+            barrier_init(at.full + 8 * i, 1), barrier_init(at.empty + 8 * i, 2 * GEMM_CLUSTER);
         barriers_made();
     }
     __syncthreads();
@@ -122,7 +145,7 @@ __device__ __forceinline__ void gemm90(const k_gemm_args &a) {
         gemm_multiply(a, at);
     }
     __syncwarp();
-    cluster_sync(); /* nobody leaves while the neighbour may still write here */
+    cluster_meet(); /* nobody leaves while the neighbour may still write here */
 }
 
 #endif

@@ -58,6 +58,13 @@ template <class T> struct plain_kv {
         for (int d = threadIdx.x % WARP; d < kv.head_dim; d += WARP)
             put_float((T *)key_at(head, kv.head_dim, slot, d), x[d]);
     }
+    /* Of n tokens of a group: elements of neighbouring tokens are neighbours, so half a warp writes those of 16. */
+    static __device__ void put_keys(uint8_t *head, const k_kv &kv, int slot, int n, float *x, int stride) {
+        const int lane = threadIdx.x % WARP, token = n == 1 ? 0 : lane % K_KEY_GROUP;
+        const int step = n == 1 ? WARP : WARP / K_KEY_GROUP;
+        for (int d = n == 1 ? lane : lane / K_KEY_GROUP; token < n && d < kv.head_dim; d += step)
+            put_float((T *)key_at(head, kv.head_dim, slot + token, d), x[token * stride + d]);
+    }
     static __device__ void put_value(uint8_t *head, const k_kv &kv, int slot, const float *from, float *) {
         for (int d = threadIdx.x % WARP; d < kv.v_dim; d += WARP)
             put_float((T *)head + (int64_t)slot * kv.v_dim + d, from[d]);
@@ -162,6 +169,9 @@ template <int KEY_BITS, int VALUE_BITS> struct coded_kv {
             if (lane == 0) *(f16 *)(block + 2 * in_group) = scale;
             put_code<KEY_BITS>(block + 2 * K_KEY_GROUP + in_group, K_KEY_GROUP, code);
         }
+    }
+    static __device__ void put_keys(uint8_t *head, const k_kv &kv, int slot, int n, float *x, int stride) {
+        for (int i = 0; i < n; i++) put_key(head, kv, slot + i, x + i * stride);
     }
     /* x: shared memory for a value */
     static __device__ void put_value(uint8_t *head, const k_kv &kv, int slot, const float *from, float *x) {

@@ -25,38 +25,69 @@ static __device__ void turn_head(float *head, const float *cosines, const float 
     __syncwarp();
 }
 
-/* ---- grouped-query attention: grid [heads, four a block][rows] ---- */
+/* ---- grouped-query attention: grid [heads, four a block][spans] ---- */
+
+/* Rows of one head: the tokens of a group of keys, or one. */
+struct head_rows {
+    int64_t row, page;
+    int n, slot, h;
+};
+
+template <class KV> static __device__ void store_values(const k_rope_args &a, const head_rows &s, float *room) {
+#pragma unroll 4
+    for (int r = 0; r < s.n; r++) {
+        KV::put_value(a.kv.v + s.page + s.h * KV::value_head_bytes(a.kv.v_dim), a.kv, s.slot + r,
+                      a.v + ((s.row + r) * a.kv.n_kv_heads + s.h) * a.kv.v_dim, room);
+        __syncwarp();
+    }
+}
+
+/* Rows [n][dim], `step` floats apart, into shared memory and turned there. All are asked for before any is looked at.
+ */
+static __device__ void turn_rows(const k_rope_args &a, const head_rows &s, float *heads, const float *from,
+                                 int64_t step, const float *weight) {
+    const int dim = a.kv.head_dim, half = a.rot_dims / 2;
+#pragma unroll 4
+    for (int r = 0; r < s.n; r++)
+        for (int i = threadIdx.x % WARP; i < dim; i += WARP) heads[r * a.stride + i] = from[r * step + i];
+    __syncwarp();
+    for (int r = 0; r < s.n; r++) {
+        float *head = heads + r * a.stride;
+        if (a.norm == NORM_FIRST) norm_head(head, dim, weight, a.eps);
+        turn_head(head, a.cos + (s.row + r) * half, a.sin + (s.row + r) * half, half, a.pairs);
+        if (a.norm == NORM_LAST) norm_head(head, dim, weight, a.eps);
+    }
+}
+
+static __device__ void turn_queries(const k_rope_args &a, const head_rows &s, float *heads) {
+    const int dim = a.kv.head_dim;
+    float *q = a.q + (s.row * a.n_heads + s.h) * dim;
+    turn_rows(a, s, heads, q, (int64_t)a.n_heads * dim, a.q_norm);
+    for (int r = 0; r < s.n; r++, q += (int64_t)a.n_heads * dim) {
+        const float scale = a.q_scale ? a.q_scale[s.row + r] : 1;
+        for (int i = threadIdx.x % WARP; i < dim; i += WARP) q[i] = __fmul_rn(heads[r * a.stride + i], scale);
+    }
+}
+
+template <class KV> static __device__ void turn_keys(const k_rope_args &a, const head_rows &s, float *heads) {
+    const int dim = a.kv.head_dim;
+    turn_rows(a, s, heads, a.k + (s.row * a.kv.n_kv_heads + s.h) * dim, (int64_t)a.kv.n_kv_heads * dim, a.k_norm);
+    KV::put_keys(a.kv.k + s.page + s.h * KV::key_head_bytes(dim), a.kv, s.slot, s.n, heads, a.stride);
+}
 
 template <class KV> static __device__ void rope_store(const k_rope_args &a) {
     DYNAMIC_SHARED(float, shared);
     take_turn();
-    const int dim = a.kv.head_dim, room = dim > a.kv.v_dim ? dim : a.kv.v_dim, kv_heads = a.kv.n_kv_heads,
-              half = a.rot_dims / 2, lane = threadIdx.x % WARP;
+    const int kv_heads = a.kv.n_kv_heads;
     const k_span span = a.spans[blockIdx.y];
-    const int64_t row = span.row;
-    int h = (int)(blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP);
-    if (h >= a.n_heads + 2 * kv_heads) return;
-    const int64_t page = (int64_t)a.pages[span.pages + span.position / K_PAGE] * a.kv.page_stride;
-    const int slot = span.position % K_PAGE;
-    if (h >= a.n_heads + kv_heads) {
-        h -= a.n_heads + kv_heads;
-        KV::put_value(a.kv.v + page + h * KV::value_head_bytes(a.kv.v_dim), a.kv, slot,
-                      a.v + (row * kv_heads + h) * a.kv.v_dim, shared + threadIdx.x / WARP * room);
-        return;
-    }
-    const bool is_q = h < a.n_heads;
-    if (!is_q) h -= a.n_heads;
-    float *head = shared + threadIdx.x / WARP * room,
-          *from = is_q ? a.q + (row * a.n_heads + h) * dim : a.k + (row * kv_heads + h) * dim;
-    const float *weight = is_q ? a.q_norm : a.k_norm;
-    for (int i = lane; i < dim; i += WARP) head[i] = from[i];
-    __syncwarp();
-    if (a.norm == NORM_FIRST) norm_head(head, dim, weight, a.eps);
-    turn_head(head, a.cos + row * half, a.sin + row * half, half, a.pairs);
-    if (a.norm == NORM_LAST) norm_head(head, dim, weight, a.eps);
-    if (!is_q) return KV::put_key(a.kv.k + page + h * KV::key_head_bytes(dim), a.kv, slot, head);
-    const float scale = a.q_scale ? a.q_scale[row] : 1;
-    for (int i = lane; i < dim; i += WARP) from[i] = __fmul_rn(head[i], scale);
+    head_rows s = {span.row, (int64_t)a.pages[span.pages + span.position / K_PAGE] * a.kv.page_stride, span.n_rows,
+                   span.position % K_PAGE, (int)(blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP)};
+    float *room = shared + (int)threadIdx.x / WARP * a.stride * a.piece_rows;
+    if (s.h < a.n_heads) return turn_queries(a, s, room);
+    s.h -= a.n_heads;
+    if (s.h < kv_heads) return turn_keys<KV>(a, s, room);
+    s.h -= kv_heads;
+    if (s.h < kv_heads) store_values<KV>(a, s, room);
 }
 
 KERNEL k_rope_store_f16(const k_rope_args a) { rope_store<plain_kv<f16>>(a); }

@@ -1,7 +1,6 @@
 /* unit_dot.cuh — one unit of weights (16 rows x 256 inputs) times up to 4 NT rows of activations, by one warp.
  *
- * Called by matvec.cuh and skinny.cuh, which differ in where weights and activations come from; that both sum here, in
- * the same order, is what makes a row's result independent of the number of rows.
+ * Called by matvec.cuh; a row's sums do not depend on how many rows there are.
  *
  * The tricky thing: lane 4 g + t computes rows g and g + 8 of the tile for activation row t of each n-tile: columns
  * 2 t and 2 t + 1 of the product are the high and the low digit of that row, and both are in this lane's registers. */

@@ -1,4 +1,4 @@
-/* unpack.cuh — packed weights as float16 in the blocks that gemm90.cuh multiplies, and activations likewise.
+/* unpack.cuh — packed weights as float16 in the blocks that gemm90.cuh multiplies.
  *
  * Used where a step has so many rows that reading weights twice does not matter. A code becomes a float16 by its bits
  * (0x6400 | code is 1024 + code), so that taking the zero off is exact and only the product with the scale rounds. */
@@ -9,15 +9,33 @@
 #include "heads.cuh"
 #include "matvec.cuh"
 
-/* Four codes of a row, of inputs k .. k + 3 of block row `row`. */
-__device__ __forceinline__ void store_codes(uint8_t *out, int n_blocks, int row, int k, uint32_t codes, half2 zero,
-                                            half2 d, half2 min) {
-    half2 v[2];
+/* A group's scales for rows g and g + 8, as float16 in pairs; zero: 1024 more than the zero. */
+struct unit_scales {
+    half2 d[2], min[2], zero[2];
+    __device__ __forceinline__ void set(const group_scale &s, float unit) {
+        d[0] = __float2half2_rn(s.d.x * unit), d[1] = __float2half2_rn(s.d.y * unit);
+        min[0] = __float2half2_rn(-s.min.x * unit), min[1] = __float2half2_rn(-s.min.y * unit);
+        zero[0] = __float2half2_rn(1024.0f + s.zero[0]), zero[1] = __float2half2_rn(1024.0f + s.zero[1]);
+    }
+};
+
+/* Four codes, a byte each, as float16. */
+template <int SCALES>
+__device__ __forceinline__ void code_values(half2 v[2], uint32_t codes, half2 zero, half2 d, half2 min) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const uint32_t whole = __byte_perm(codes, 0x64646464u, i ? 0x4342 : 0x4140);
-        v[i] = __hfma2(__hsub2(*reinterpret_cast<const half2 *>(&whole), zero), d, min);
+        const half2 code = __hsub2(*reinterpret_cast<const half2 *>(&whole), zero);
+        v[i] = SCALES == PACKED_MIN || SCALES == PACKED_SUPER_MIN ? __hfma2(code, d, min) : __hmul2(code, d);
     }
+}
+
+/* Four codes of a row, of inputs k .. k + 3 of block row `row`. */
+template <int SCALES>
+__device__ __forceinline__ void store_codes(uint8_t *out, int n_blocks, int row, int k, uint32_t codes, half2 zero,
+                                            half2 d, half2 min) {
+    half2 v[2];
+    code_values<SCALES>(v, codes, zero, d, min);
     uint8_t *at =
         out + ((size_t)(row / 128) * n_blocks + k / 64) * GEMM_BLOCK + swizzled(row % 128, k % 64 / 8) + k % 8 * 2;
     *(uint2 *)at = *reinterpret_cast<const uint2 *>(v);
@@ -46,17 +64,13 @@ __device__ __forceinline__ void unpack_unit(const uint8_t *unit, uint8_t *shared
         Code<BITS>::unpack(w + b * BITS, c);
 #pragma unroll
         for (int q = 0; q < 4; q++) { /* 16 inputs each */
-            const group_scale s = read_scale<SCALES, GROUP>(scales, (b * 64 + q * 16) / GROUP, g, zero);
+            unit_scales s;
+            s.set(read_scale<SCALES, GROUP>(scales, (b * 64 + q * 16) / GROUP, g, zero), a.weights.unit);
 #pragma unroll
-            for (int e = 0; e < 2; e++) {
-                const uint32_t codes = c[q / 2][q % 2 * 2 + e] / (q / 2 ? F : 1);
-                const float unit_of = a.weights.unit;
-                const half2 d = __float2half2_rn((e ? s.d.y : s.d.x) * unit_of);
-                const half2 min = __float2half2_rn(-(e ? s.min.y : s.min.x) * unit_of);
-                store_codes(a.out, a.n_blocks, tile * PACKED_ROWS + g + 8 * e,
-                            u * PACKED_UNIT + b * 64 + q * 16 + 4 * t, codes, __float2half2_rn(1024.0f + s.zero[e]), d,
-                            min);
-            }
+            for (int e = 0; e < 2; e++)
+                store_codes<SCALES>(a.out, a.n_blocks, tile * PACKED_ROWS + g + 8 * e,
+                                    u * PACKED_UNIT + b * 64 + q * 16 + 4 * t,
+                                    c[q / 2][q % 2 * 2 + e] / (q / 2 ? F : 1), s.zero[e], s.d[e], s.min[e]);
         }
     }
 }
@@ -92,41 +106,6 @@ __device__ __forceinline__ void unpack_mixed(const k_unpack_args &a) {
             PACKED_MIXES(X)
 #undef X
         }
-    }
-}
-
-/* One block of threads per row: times the power of two that brings its greatest below 2^14, as float16. */
-__device__ __forceinline__ void put_blocks(const k_blocks_args &a) {
-    __shared__ float most[8];
-    const int row = blockIdx.x, warp = threadIdx.x / 32, width = a.n_blocks * 64;
-    const float *x = a.x + row * a.x_stride;
-    let_next_start();
-    wait_for_previous();
-    float m = 0;
-    for (int k = threadIdx.x * 4; k < a.n_in; k += blockDim.x * 4)
-        if (k + 4 <= a.n_in && !(a.x_stride & 3)) {
-            const float4 v = __ldcg((const float4 *)(x + k));
-            m = max_nan(m, max_nan(max_nan(fabsf(v.x), fabsf(v.y)), max_nan(fabsf(v.z), fabsf(v.w))));
-        } else {
-            for (int i = k; i < min(k + 4, a.n_in); i++) m = max_nan(m, fabsf(__ldcg(x + i)));
-        }
-#pragma unroll
-    for (int o = 16; o; o >>= 1) m = max_nan(m, __shfl_xor_sync(~0u, m, o));
-    if (threadIdx.x % 32 == 0) most[warp] = m;
-    __syncthreads();
-    for (int i = 0; i < 8; i++) m = max_nan(m, most[i]);
-    const int exponent = m > 0 && m < INFINITY ? 13 - ilogbf(m) : 0;
-    const float scale = ldexpf(1, min(exponent, 126));
-    if (threadIdx.x == 0) a.row_scale[row] = 1 / scale;
-    for (int k = threadIdx.x * 8; k < width; k += blockDim.x * 8) {
-        float v[8];
-        const packed_args from = {a.x, a.x_stride, a.order, a.n_in};
-        read_inputs(v, from, row, k);
-        uint4 out;
-        out.x = pack_half(v[0] * scale, v[1] * scale), out.y = pack_half(v[2] * scale, v[3] * scale);
-        out.z = pack_half(v[4] * scale, v[5] * scale), out.w = pack_half(v[6] * scale, v[7] * scale);
-        *(uint4 *)(a.out + ((size_t)(row / 128) * a.n_blocks + k / 64) * GEMM_BLOCK + swizzled(row % 128, k % 64 / 8)) =
-            out;
     }
 }
 
