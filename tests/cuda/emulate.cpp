@@ -90,14 +90,19 @@ static bool release(unsigned first, unsigned end, waiting what) {
     return any;
 }
 
+/* Apart from the loop: compilers take it that getcontext may return twice, and fear for the loop's counter. */
+static void make_thread(ucontext_t *thread, uint8_t *stack) {
+    getcontext(thread);
+    thread->uc_stack.ss_sp = stack;
+    thread->uc_stack.ss_size = STACK_BYTES;
+    thread->uc_link = NULL;
+    makecontext(thread, thread_main, 0);
+}
+
 /* False: threads wait for others that never come. */
 static bool run_block(void) {
     for (unsigned i = 0; i < block.n_threads; i++) {
-        getcontext(&block.threads[i]);
-        block.threads[i].uc_stack.ss_sp = block.stacks + (size_t)i * STACK_BYTES;
-        block.threads[i].uc_stack.ss_size = STACK_BYTES;
-        block.threads[i].uc_link = NULL;
-        makecontext(&block.threads[i], thread_main, 0);
+        make_thread(&block.threads[i], block.stacks + (size_t)i * STACK_BYTES);
         block.state[i] = RUNS;
         block.exchanges[i] = 0;
     }
