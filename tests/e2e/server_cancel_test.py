@@ -27,6 +27,15 @@ SLACK = 0.25   # of a machine that other tests share
 PROMPT = "Once upon a time there was a king who had three sons. "
 
 
+def run_beside_each_other(client, n):
+    """Calls `client` in n threads and waits for all of them."""
+    threads = [threading.Thread(target=client) for _ in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
 def vanish(s, how):
     """A client that goes: in good order, with a reset, or only with its sending side."""
     if how == "reset":
@@ -220,11 +229,7 @@ class Cancel(unittest.TestCase):
                     vanish(s, how)
                 s.close()
 
-        clients = [threading.Thread(target=client) for _ in range(24)]
-        for t in clients:
-            t.start()
-        for t in clients:
-            t.join()
+        run_beside_each_other(client, 24)
         return problems
 
     def test_T31_random_vanishing(self):
@@ -268,11 +273,7 @@ class Cancel(unittest.TestCase):
                     if how == "half":
                         read_all(s)
 
-        clients = [threading.Thread(target=client) for _ in range(24)]
-        for t in clients:
-            t.start()
-        for t in clients:
-            t.join()
+        run_beside_each_other(client, 24)
         return gone
 
     def gone_after(self, total, dice):
