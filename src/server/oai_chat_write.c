@@ -4,7 +4,9 @@
  * end with an empty delta. Only the chunk with the usage has no choices, and only those who asked for it get it. */
 #include "oai_write.h"
 
-static void start_chunk(turn *t) { oai_start_chunk(t, "chat.completion.chunk"); }
+static const char chunk_object[] = "chat.completion.chunk";
+
+static void start_chunk(turn *t) { oai_start_chunk(t, chunk_object); }
 
 static void start_choice(turn *t, const turn_choice *c) {
     start_chunk(t);
@@ -118,18 +120,7 @@ static void close_choice(turn *t, turn_choice *c) {
     send_chunk(t);
 }
 
-static void end(turn *t) {
-    if (t->setup.include_usage) {
-        start_chunk(t);
-        strbuf_text(&t->event, "],\"usage\":");
-        oai_write_usage(t, &t->event);
-        strbuf_char(&t->event, '}');
-        turn_send(t);
-    }
-    turn_start_event(t, NULL);
-    strbuf_text(&t->event, "[DONE]");
-    turn_send(t);
-}
+static void end(turn *t) { oai_end_stream(t, chunk_object); }
 
 /* ---- the whole answer ---- */
 

@@ -61,7 +61,9 @@ static void write_logprobs(const turn *t, const strbuf arrays[4], strbuf *out) {
     strbuf_char(out, '}');
 }
 
-static void start_chunk(turn *t) { oai_start_chunk(t, "text_completion"); }
+static const char answer_object[] = "text_completion";
+
+static void start_chunk(turn *t) { oai_start_chunk(t, answer_object); }
 
 static void send_chunk(turn *t) {
     strbuf_char(&t->event, ']');
@@ -106,22 +108,11 @@ static void close_choice(turn *t, turn_choice *c) {
     send_chunk(t);
 }
 
-static void end(turn *t) {
-    if (t->setup.include_usage) {
-        start_chunk(t);
-        strbuf_text(&t->event, "],\"usage\":");
-        oai_write_usage(t, &t->event);
-        strbuf_char(&t->event, '}');
-        turn_send(t);
-    }
-    turn_start_event(t, NULL);
-    strbuf_text(&t->event, "[DONE]");
-    turn_send(t);
-}
+static void end(turn *t) { oai_end_stream(t, answer_object); }
 
 static void document(turn *t, strbuf *out) {
     strbuf_char(out, '{');
-    oai_write_head(t, out, "text_completion");
+    oai_write_head(t, out, answer_object);
     strbuf_text(out, ",\"choices\":[");
     for (int i = 0; i < t->n_choices; i++) {
         const turn_choice *c = &t->choices[i];

@@ -104,3 +104,16 @@ void oai_start_chunk(turn *t, const char *object) {
     strbuf_clear(&t->event);
     strbuf_add(&t->event, t->chunk_head.at, t->chunk_head.bytes);
 }
+
+void oai_end_stream(turn *t, const char *object) {
+    if (t->setup.include_usage) {
+        oai_start_chunk(t, object);
+        strbuf_text(&t->event, "],\"usage\":");
+        oai_write_usage(t, &t->event);
+        strbuf_char(&t->event, '}');
+        turn_send(t);
+    }
+    turn_start_event(t, NULL);
+    strbuf_text(&t->event, "[DONE]");
+    turn_send(t);
+}

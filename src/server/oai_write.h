@@ -17,6 +17,8 @@ void oai_write_timings(const turn_choice *c, strbuf *out);
 void oai_write_ids(const turn_choice *c, strbuf *out);
 /* t->event begins as every chunk of the answer does, up to and with `"choices":[`. */
 void oai_start_chunk(turn *t, const char *object);
+/* The usage where it was asked for, then [DONE]. */
+void oai_end_stream(turn *t, const char *object);
 /* "id":..,"object":..,"created":..,"model":..,"system_fingerprint":.. without braces. */
 void oai_write_head(const turn *t, strbuf *out, const char *object);
 

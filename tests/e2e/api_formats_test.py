@@ -44,10 +44,7 @@ class Api(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        try:
-            assert cls.server.end() == 0, cls.server.log()[-1000:]
-        finally:
-            cls.server.close()
+        cls.server.end_well()
 
     def post(self, path, body, expected=200):
         status, _, data = self.server.post(path, body)

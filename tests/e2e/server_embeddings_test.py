@@ -35,9 +35,7 @@ class Embeddings(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        status = cls.server.end()
-        cls.server.close()
-        assert status == 0, status
+        cls.server.end_well()
 
     def vectors(self, path="/v1/embeddings", **fields):
         answer = self.server.json("POST", path, fields)

@@ -177,6 +177,13 @@ class Server:
             self.process.wait()
             raise AssertionError("the server does not end: " + self.log()[-2000:])
 
+    def end_well(self):
+        """Ends it and frees its folder; an end in bad order is an error that shows the log's end."""
+        try:
+            assert self.end() == 0, self.log()[-2000:]
+        finally:
+            self.close()
+
     def close(self):
         if self.process.poll() is None:
             self.process.terminate()

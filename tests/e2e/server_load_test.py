@@ -93,10 +93,7 @@ class Load(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        try:
-            assert cls.server.end() == 0, cls.server.log()[-2000:]
-        finally:
-            cls.server.close()
+        cls.server.end_well()
 
     def tearDown(self):
         wait_until(lambda: is_quiet(self.server), 60)

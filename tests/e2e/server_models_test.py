@@ -88,10 +88,10 @@ class Adapters(Case):
 
     @classmethod
     def tearDownClass(cls):
-        status = cls.server.end()
-        cls.server.close()
-        cls.folder.cleanup()
-        assert status == 0, status
+        try:
+            cls.server.end_well()
+        finally:
+            cls.folder.cleanup()
 
     def setUp(self):
         self.server.post("/v1/lora/unload", {}, ADMIN)

@@ -214,6 +214,10 @@ void cpu_limit(device *d, const limit_args *a);
 void cpu_rope_store(device *d, const rope_store_args *a);
 /* One row's keys into slot `slot` of the page at `page`; rotated already where the type is quantised. */
 void cpu_store_keys(const cpu_device *c, const kv_view *kv, uint8_t *page, int slot, const float *heads);
+/* Rows first .. first + count - 1 as counted through all spans; i: the row's number in its span. */
+typedef void cpu_row_fn(const void *context, const row_span *span, int i);
+void cpu_each_row(const row_span *spans, int n_spans, int64_t first, int64_t count, cpu_row_fn *row,
+                  const void *context);
 /* cpu_latent.c */
 void cpu_latent_store(device *d, const latent_store_args *a);
 /* cpu_experts.c */

@@ -20,7 +20,8 @@ static void turn(const job *j, float *x, int64_t row) {
     (a->pairs ? j->c->row.rope_pairs : j->c->row.rope)(x, a->cos + row * half, a->sin + row * half, a->rot_dims);
 }
 
-static void do_row(const job *j, const row_span *span, int i) {
+static void do_row(const void *context, const row_span *span, int i) {
+    const job *j = context;
     const latent_store_args *a = j->a;
     const int64_t row = span->row + i, position = span->past + i;
     const int rank = a->kv.v_dim, dim = a->kv.head_dim;
@@ -39,12 +40,7 @@ static void do_row(const job *j, const row_span *span, int i) {
 
 static void do_rows(void *context, int64_t task, int worker) {
     const job *j = context;
-    int64_t skip = task * j->step, left = j->step;
-    for (int s = 0; s < j->a->n_spans && left > 0; s++) {
-        const row_span *span = &j->a->spans[s];
-        for (; skip < span->n_rows && left > 0; skip++, left--) do_row(j, span, (int)skip);
-        skip -= span->n_rows;
-    }
+    cpu_each_row(j->a->spans, j->a->n_spans, task * j->step, j->step, do_row, j);
 }
 
 void cpu_latent_store(device *d, const latent_store_args *a) {

@@ -80,7 +80,8 @@ void cpu_store_keys(const cpu_device *c, const kv_view *kv, uint8_t *page, int s
     }
 }
 
-static void do_row(const job *j, const row_span *span, int i) {
+static void do_row(const void *context, const row_span *span, int i) {
+    const job *j = context;
     const rope_store_args *a = j->a;
     const int64_t row = span->row + i, position = span->past + i;
     const size_t page = (size_t)span->pages[position / DEV_PAGE_TOKENS] * a->kv.page_stride;
@@ -97,11 +98,14 @@ static void do_row(const job *j, const row_span *span, int i) {
 
 static void do_rows(void *context, int64_t task, int worker) {
     const job *j = context;
-    int64_t skip = task * j->step, left = j->step;
-    for (int s = 0; s < j->a->n_spans && left > 0; s++) {
-        const row_span *span = &j->a->spans[s];
-        for (; skip < span->n_rows && left > 0; skip++, left--) do_row(j, span, (int)skip);
-        skip -= span->n_rows;
+    cpu_each_row(j->a->spans, j->a->n_spans, task * j->step, j->step, do_row, j);
+}
+
+void cpu_each_row(const row_span *spans, int n_spans, int64_t first, int64_t count, cpu_row_fn *row,
+                  const void *context) {
+    for (int s = 0; s < n_spans && count > 0; s++) {
+        for (; first < spans[s].n_rows && count > 0; first++, count--) row(context, &spans[s], (int)first);
+        first -= spans[s].n_rows;
     }
 }
 
