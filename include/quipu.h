@@ -190,6 +190,10 @@ typedef struct qp_model_options {
     void (*progress)(void *user, double done, double total); /* parts of the model bound; NULL: none */
     void *progress_user;
     const char *architecture; /* NULL: what config.json names; else the name to read the folder as */
+    /* Where weights that a CPU has re-laid for its products are kept for the next load, which maps them: "model" for
+     * beside the model's files, else a folder; NULL: nowhere. What does not fit the model any more is written anew;
+     * what cannot be written is told to the log. */
+    const char *pack_cache;
 } qp_model_options;
 
 /* Opens a folder in Hugging Face layout. Checks everything before it returns. */

@@ -28,6 +28,7 @@ qp_status api_model_options(model_options *out, const qp_model_options *o, qp_er
                            .rope_alpha = o->rope_alpha,
                            .rope_yarn = o->rope_yarn,
                            .architecture = o->architecture,
+                           .pack_cache = o->pack_cache,
                            .progress = o->progress,
                            .progress_user = o->progress_user};
     return QP_OK;

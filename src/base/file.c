@@ -142,6 +142,25 @@ bool file_is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool file_stamp(uint64_t *bytes, uint64_t *written, const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0) return false;
+    *bytes = (uint64_t)st.st_size;
+    *written = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+    return true;
+}
+
+qp_status file_real(char *out, size_t capacity, const char *path, qp_error *err) {
+    char *real = realpath(path, NULL);
+    if (!real) return system_error(err, path, "find");
+    const bool fits = strlen(real) < capacity;
+    if (fits) memcpy(out, real, strlen(real) + 1);
+    free(real);
+    return fits ? QP_OK : err_set(err, QP_TOO_LARGE, 0, "%s: its path is longer than %zu bytes", path, capacity - 1);
+}
+
+void file_remove(const char *path) { unlink(path); }
+
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* One block: the pointers, then the names they point to. */

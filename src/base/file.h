@@ -22,6 +22,11 @@ qp_status file_read(char **text, size_t *bytes, const char *path, size_t limit, 
 qp_status file_write(const char *path, const void *bytes, size_t count, qp_error *err);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* What changes when a file does: its size, and when it was written (ns). False: not there. */
+bool file_stamp(uint64_t *bytes, uint64_t *written, const char *path);
+/* The path without links and dots. */
+qp_status file_real(char *out, size_t capacity, const char *path, qp_error *err);
+void file_remove(const char *path); /* if it is there */
 /* Names of a folder's entries without "." and "..", sorted by their bytes: one block that mem_free() frees. More than
  * `limit` is refused. */
 qp_status file_list(char ***names, size_t *count, const char *folder, size_t limit, qp_error *err);

@@ -134,6 +134,17 @@ static void asks_and_joins(void **state) {
     assert_true(file_exists(folder) && file_is_folder(folder));
     assert_true(file_exists(in_folder("data")) && !file_is_folder(in_folder("data")));
     assert_false(file_exists(in_folder("none")) || file_is_folder(in_folder("none")));
+    uint64_t bytes, written, later;
+    char real[4096], again[4096], dots[256];
+    assert_true(file_stamp(&bytes, &written, in_folder("data")) && written > 0);
+    assert_false(file_stamp(&bytes, &later, in_folder("none")));
+    assert_int_equal(file_real(real, sizeof real, in_folder("data"), NULL), QP_OK);
+    snprintf(dots, sizeof dots, "%s/./data", folder);
+    assert_int_equal(file_real(again, sizeof again, dots, NULL), QP_OK);
+    assert_string_equal(real, again);
+    assert_int_equal(file_real(real, sizeof real, in_folder("none"), &err), QP_NO_FILE);
+    assert_int_equal(file_real(real, 3, in_folder("data"), &err), QP_TOO_LARGE);
+    file_remove(in_folder("none"));
     assert_int_equal(file_join(path, sizeof path, "abc", "def", &err), QP_OK);
     assert_string_equal(path, "abc/def");
     assert_int_equal(file_join(path, sizeof path, "abc", "defg", &err), QP_TOO_LARGE);

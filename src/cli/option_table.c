@@ -62,6 +62,8 @@ const option_row option_rows[] = {
            "exact: float32 activations and sums; fast: activations may be rounded to 16 bits"),
     CHOICE("cache", cache, GROUP_MODEL, RUNNING, "fp16|fp32|q8|q6|q4", NULL,
            "format of the cache (default: fp32 with --precision exact, else fp16)"),
+    TEXT("pack-cache", 0, pack_cache, GROUP_MODEL, RUNNING, "FOLDER|model",
+         "keep the weights as the CPU lays them in this folder, or beside the model, and map them at the next start"),
     NUMBER(OPTION_INT, "context", 0, context, GROUP_MODEL, TALKING | FOR_LOGITS, 1, MANY, NULL,
            "tokens of cache (default: what the work needs, at most the trained context)"),
     NUMBER(OPTION_INT, "context", 0, context, GROUP_MODEL, FOR_INSPECT, 1, MANY, NULL,

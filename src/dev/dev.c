@@ -35,14 +35,22 @@ static qp_status open_best(device **out, const dev_options *options, qp_error *e
     return kinds[N_KINDS - 1].open(out, options, err);
 }
 
-qp_status dev_open(device **out, const dev_options *options, qp_error *err) {
-    static const dev_options defaults;
-    *out = NULL;
-    if (!options) options = &defaults;
+static qp_status open_named(device **out, const dev_options *options, qp_error *err) {
     if (!options->kind || !strcmp(options->kind, "auto")) return open_best(out, options, err);
     for (int i = 0; i < N_KINDS; i++)
         if (is_named(i, options->kind)) return kinds[i].open(out, options, err);
     return err_set(err, QP_BAD_ARGUMENT, 0, "device: '%.40s', allowed are auto, cpu, cuda, cuda:0 ...", options->kind);
+}
+
+qp_status dev_open(device **out, const dev_options *options, qp_error *err) {
+    static const dev_options defaults;
+    *out = NULL;
+    if (!options) options = &defaults;
+    ERR_TRY(open_named(out, options, err));
+    if (options->pack_path && !(*out)->ops->weights_end)
+        log_line(&options->log, QP_LOG_WARN, "pack cache: %s keeps no packed weights in a file, %s is not used",
+                 (*out)->name, options->pack_path);
+    return QP_OK;
 }
 
 void dev_hold(device *d) { atomic_fetch_add(&d->more_owners, 1); }

@@ -24,13 +24,16 @@ typedef struct dev_options {
     int threads;           /* 0: usable physical cores */
     bool pin_threads;
     bool exact; /* float32 activations everywhere */
+    /* The file in which a device that re-lays weights keeps them; NULL: none. Its source: of what it is made. */
+    const char *pack_path;
+    uint64_t pack_source;
     qp_log log;
 } dev_options;
 
 /* ---- weights ---- */
 
 /* What a matrix is for: those of a device that lie best for products may lack what else is done. Set between
- * weight_open and weight_pack. */
+ * weight_open and weight_pack, as is its key. */
 typedef enum dev_use {
     DEV_USE_PRODUCT,
     DEV_USE_TABLE,  /* products, and rows are looked up */
@@ -45,6 +48,7 @@ typedef struct dev_weight {
     int64_t n_out, n_in;
     const void *data; /* part 0 of `stored` */
     dev_use use;
+    uint64_t key;        /* tells it from the model's others, if it may be kept in a file; 0: it may not */
     quant_matrix stored; /* as it came */
     void *packed;        /* the device's description of what it owns, or NULL: it reads what is stored */
     void *owned;         /* device memory, or NULL */
@@ -339,6 +343,8 @@ typedef struct dev_ops {
     /* Lays a weight as its `use` wants it: loads it, or re-lays it where that makes products faster; what is stored
      * must stay. A weight that was only opened is read as it came, if more slowly. */
     qp_status (*weight_pack)(device *d, dev_weight *w, qp_error *err);
+    /* All weights of a model have been packed; NULL: a device that keeps none in a file. */
+    void (*weights_end)(device *d);
     void (*weight_close)(device *d, dev_weight *w);
     /* Makes room for steps of up to max_rows rows and inputs of up to max_in floats; before the first op. */
     qp_status (*reserve)(device *d, int max_rows, int64_t max_in, qp_error *err);

@@ -3,7 +3,9 @@
  * Called once by model.c. Matrices stay where the source has them if the device can read them there; vectors (norms,
  * biases) are small and become float32 device memory. */
 #include "bind.h"
+#include "base/hash.h"
 #include "base/mem.h"
+#include <string.h>
 
 static bound_slot *slot_at(const weights *w, slot s, int layer) {
     const int row = slot_is_per_layer(s) ? layer : w->n_layers;
@@ -58,10 +60,18 @@ dev_use weights_use(slot s, const model_shape *shape) {
     return slot_count(s) == SLOT_PER_EXPERT ? DEV_USE_EXPERT : DEV_USE_PRODUCT;
 }
 
-static qp_status bind_matrix(weights *w, dev_weight *out, const quant_matrix *m, dev_use use,
+/* Tells a matrix from all others of the model. */
+static uint64_t key_of(const slot_row *row, int layer, int member) {
+    const int64_t numbers[] = {row->slot, row->part, layer, member};
+    const uint64_t key = hash_bytes(numbers, sizeof numbers, hash_bytes(row->pattern, strlen(row->pattern), 0));
+    return key ? key : 1;
+}
+
+static qp_status bind_matrix(weights *w, dev_weight *out, const quant_matrix *m, dev_use use, uint64_t key,
                              const weight_source *source, qp_error *err) {
     ERR_TRY(w->dev->ops->weight_open(w->dev, out, m, err));
     out->use = use;
+    out->key = key;
     ERR_TRY(w->dev->ops->weight_pack(w->dev, out, err));
     if (out->packed && source->release) source->release(source->user, m);
     return QP_OK;
@@ -81,7 +91,7 @@ static qp_status bind_one(weights *w, const slot_row *row, const model_shape *sh
                             row->flags & SLOT_PLUS_ONE ? 1 : 0, err));
     else
         ERR_TRY(bind_matrix(w, is_many ? &b->matrices[member] : &b->one.matrix, &m, weights_use(row->slot, shape),
-                            source, err));
+                            key_of(row, layer, member), source, err));
     count(w, row, shape, &m);
     return QP_OK;
 }
@@ -122,6 +132,7 @@ qp_status weights_bind(weights *out, device *dev, const arch_row *arch, const mo
         const qp_status status = bind_layer(out, arch, shape, i, source, err);
         if (status != QP_OK) return weights_close(out), status;
     }
+    if (dev->ops->weights_end) dev->ops->weights_end(dev);
     return QP_OK;
 }
 

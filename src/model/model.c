@@ -3,6 +3,7 @@
  * Called by api/. Everything is checked before it returns; one cleanup path. */
 #include "model.h"
 #include "leftover.h"
+#include "pack_place.h"
 #include "rope.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -74,12 +75,21 @@ static qp_status open_folder(model *m, const char *folder, const model_options *
     tensors_open(&m->tensors, m->checkpoint, m->arch, &m->shape);
     const weight_source source = {
         .fetch = fetch_tensor, .release = release_tensor, .look = look_at_tensor, .user = &m->tensors};
-    return finish_open(m, source, o, err);
+    model_options with_place = *o;
+    pack_place place;
+    if (o->pack_cache && !o->plan_only) {
+        ERR_TRY(pack_place_find(&place, o->pack_cache, folder, o->architecture, m->checkpoint, err));
+        with_place.device.pack_path = place.path;
+        with_place.device.pack_source = place.source;
+    }
+    return finish_open(m, source, &with_place, err);
 }
 
 static qp_status open_random(model *m, const char *shape, const char *format, uint64_t seed, const model_options *o,
                              qp_error *err) {
     m->ids = (hf_ids){.bos = -1, .pad = -1};
+    if (o->pack_cache)
+        return err_set(err, QP_BAD_ARGUMENT, 0, "pack cache: random weights have no file to keep them beside");
     ERR_TRY(synth_shape(&m->shape, &m->arch, shape, err));
     ERR_TRY(synth_open(&m->synth, format, seed, err));
     return finish_open(m, synth_source(&m->synth), o, err);

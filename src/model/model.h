@@ -29,6 +29,7 @@ typedef struct model {
 typedef struct model_options {
     dev_options device;
     double rope_scale, rope_alpha, rope_yarn;
+    const char *pack_cache;   /* NULL: none; see pack_place.h */
     const char *architecture; /* to use whatever the config says; NULL: as it says */
     void (*progress)(void *user, double done, double total);
     void *progress_user;

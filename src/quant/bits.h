@@ -30,20 +30,27 @@ static inline uint32_t bits_code(const void *words, size_t first, size_t stride,
     return width == 32 ? code : code & ((1u << width) - 1);
 }
 
-/* 32 codes of each of n <= 16 neighbouring columns, out of `width` rows of words: codes[column][k]. */
+/* The lowest 8 x width bits as 8 bytes of one code each: halves, quarters and eighths move apart. */
+static inline uint64_t bits_spread(uint64_t x, unsigned width) {
+    const uint64_t four = ((uint64_t)1 << 4 * width) - 1, two = ((1ull << 2 * width) - 1) * 0x0000000100000001ull,
+                   one = ((1ull << width) - 1) * 0x0001000100010001ull;
+    x = (x & four) | (x >> 4 * width & four) << 32;
+    x = (x & two) | (x >> 2 * width & two) << 16;
+    return (x & one) | (x >> width & one) << 8;
+}
+
+/* 32 codes of each of n <= 16 neighbouring columns, out of `width` rows of words: codes[column][k]. Eight codes at a
+ * time: they never lie in more than two words. */
 static inline void bits_codes(uint8_t codes[QUANT_TILE_ROWS][QUANT_TILE_DEPTH], const void *words, size_t first,
                               size_t stride, size_t n, unsigned width) {
-    const uint32_t mask = (1u << width) - 1;
-    for (unsigned k = 0; k < QUANT_TILE_DEPTH; k++) {
+    for (unsigned k = 0; k < QUANT_TILE_DEPTH; k += 8) {
         const unsigned t = k * width, shift = t % 32;
-        const size_t row = first + t / 32 * stride;
-        if (shift + width <= 32)
-            for (size_t c = 0; c < n; c++) codes[c][k] = (uint8_t)(bits_u32(words, row + c) >> shift & mask);
-        else
-            for (size_t c = 0; c < n; c++)
-                codes[c][k] =
-                    (uint8_t)((bits_u32(words, row + c) >> shift | bits_u32(words, row + stride + c) << (32 - shift)) &
-                              mask);
+        const size_t row = first + t / 32 * stride, next = shift + 8 * width > 32 ? stride : 0;
+        for (size_t c = 0; c < n; c++) {
+            const uint64_t two = bits_u32(words, row + c) | (uint64_t)bits_u32(words, row + next + c) << 32;
+            const uint64_t spread = bits_spread(two >> shift, width);
+            memcpy(&codes[c][k], &spread, sizeof spread);
+        }
     }
 }
 

@@ -77,6 +77,8 @@
     X(MODEL, pin_threads, "pin-threads", 0, BOOL, 0, 0, NULL, "false", NULL, "bind each thread to a core")             \
     X(MODEL, precision, "precision", 0, CHOICE, 0, 0, "exact|fast", "fast", "exact|fast",                              \
       "exact: float32 activations and sums; fast: activations may be rounded to 16 bits")                              \
+    X(MODEL, pack_cache, "pack-cache", 0, TEXT, 0, 0, NULL, NULL, "FOLDER|model",                                      \
+      "keep weights as the CPU lays them in this folder, or beside the model, and map them at the next start")         \
     X(MODEL, cache_mode, "cache", 0, CHOICE, 0, 0, "fp16|fp32|q8|q6|q4|FP16|FP32|Q8|Q6|Q4", NULL, "FORMAT",            \
       "format of the cache: fp16, fp32, q8, q6, q4 (default: fp32 with precision exact, else fp16)")                   \
     X(MODEL, cache_size, "context", 0, INT, 256, CONFIG_MANY, NULL, NULL, "N",                                         \

@@ -171,6 +171,7 @@ static qp_status open_model(loader *l, model_slot *m, qp_error *err) {
         .log = {slog_line, l->server->log},
         .progress = on_progress,
         .progress_user = l,
+        .pack_cache = c->pack_cache,
     };
     ERR_TRY(qp_model_open(&m->model, o->path, &options, err));
     qp_model_get_info(m->model, &m->info);

@@ -47,8 +47,10 @@ static qp_status weight_open(device *d, dev_weight *out, const quant_matrix *m, 
 static qp_status weight_pack(device *d, dev_weight *w, qp_error *err) {
     const cpu_device *c = cpu_of(d);
     const bool stays = d->exact || !c->matmul.grouped || w->packed || w->use == DEV_USE_LOOKUP;
-    return stays ? QP_OK : pack_weight(w, c->pool, err);
+    return stays ? QP_OK : pack_weight(w, c->pool, c->cache, err);
 }
+
+static void weights_end(device *d) { pack_cache_settle(cpu_of(d)->cache); }
 
 static void weight_close(device *d, dev_weight *w) {
     pack_free(w);
@@ -69,6 +71,7 @@ static void shut(device *d) {
     mem_big_free(c->scratch, c->scratch_bytes * (size_t)d->threads);
     mem_big_free(c->packed, c->packed_bytes);
     mem_big_free(c->parts, CPU_PARTS_BYTES);
+    pack_cache_close(c->cache);
     pool_free(c->pool);
     mem_free(c);
 }
@@ -82,6 +85,7 @@ static const dev_ops ops = {
     .download = copy,
     .weight_open = weight_open,
     .weight_pack = weight_pack,
+    .weights_end = weights_end,
     .weight_close = weight_close,
     .reserve = reserve,
     .embed = cpu_embed,
@@ -159,7 +163,9 @@ static qp_status prepare(cpu_device *c, const dev_options *options, qp_error *er
     if (!c->scratch) return err_no_memory(err, c->scratch_bytes, "a worker's scratch memory");
     c->parts_bytes = CPU_PARTS_BYTES;
     c->parts = mem_big(CPU_PARTS_BYTES);
-    return c->parts ? QP_OK : err_no_memory(err, CPU_PARTS_BYTES, "room for attention over long contexts");
+    if (!c->parts) return err_no_memory(err, CPU_PARTS_BYTES, "room for attention over long contexts");
+    if (!options->pack_path) return QP_OK;
+    return pack_cache_open(&c->cache, options->pack_path, options->pack_source, c->pool, &c->log, err);
 }
 
 qp_status cpu_open(device **out, const dev_options *options, qp_error *err) {

@@ -174,6 +174,7 @@ typedef struct cpu_device {
     device head; /* first: a device * is a cpu_device * */
     qp_log log;
     pool *pool;
+    struct pack_cache *cache; /* of packed weights, or NULL */
     cpu_matmul_ops matmul;
     cpu_row_ops row;
     cpu_attend_ops attend;

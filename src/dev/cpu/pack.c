@@ -4,6 +4,7 @@
  * spreads their codes over the lines. Tasks write to places of their own, so all threads work at once and the source
  * is read once, piece by piece; nothing is held twice. */
 #include "pack.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include <string.h>
 
@@ -188,29 +189,55 @@ static void pack_tile(void *context, int64_t task, int worker) {
         pack_run_of_tile(tile + j->p->runs[i].offset, j->m, &j->p->runs[i], task * PACK_COLUMNS);
 }
 
-qp_status pack_weight(dev_weight *w, pool *p, qp_error *err) {
-    const quant_matrix *m = &w->stored;
-    const int64_t n_tiles = (m->n_out + PACK_COLUMNS - 1) / PACK_COLUMNS;
-    int n_runs;
-    if (!count_runs(&n_runs, m)) return QP_OK;
-    cpu_packed *plan = plan_runs(m, n_runs);
-    if (!plan) return err_no_memory(err, (size_t)n_runs * sizeof *plan->runs, "the layout of a weight");
-    size_t bytes;
-    uint8_t *tiles = mem_mul((size_t)n_tiles, plan->tile_bytes, &bytes) ? mem_big(bytes) : NULL;
-    if (!tiles) {
-        mem_free(plan);
-        return err_no_memory(err, bytes, "a packed weight");
+/* What a weight is kept under: its own key and how it lies. */
+static uint64_t key_of(const dev_weight *w, const cpu_packed *plan) {
+    uint64_t key = w->key;
+    for (int i = 0; i < plan->n_runs; i++) {
+        const quant_run *r = &plan->runs[i].is;
+        const int64_t numbers[] = {w->type->id, w->n_out, w->n_in, r->begin, r->end, r->bits, r->group, r->scales};
+        key = hash_bytes(numbers, sizeof numbers, key);
     }
-    job j = {m, plan, tiles};
+    return key;
+}
+
+static qp_status make_tiles(dev_weight *w, cpu_packed *plan, size_t bytes, int64_t n_tiles, pool *p, qp_error *err) {
+    w->owned = mem_big(bytes);
+    if (!w->owned) return err_no_memory(err, bytes, "a packed weight");
+    job j = {&w->stored, plan, w->owned};
     pool_run(p, pack_tile, &j, n_tiles);
+    return QP_OK;
+}
+
+static qp_status fill_plan(dev_weight *w, cpu_packed *plan, pool *p, pack_cache *cache, qp_error *err) {
+    const int64_t n_tiles = (w->n_out + PACK_COLUMNS - 1) / PACK_COLUMNS;
+    size_t bytes;
+    if (!mem_mul((size_t)n_tiles, plan->tile_bytes, &bytes)) return err_no_memory(err, SIZE_MAX, "a packed weight");
+    const uint64_t key = w->key && cache ? key_of(w, plan) : 0;
+    const uint8_t *kept = key ? pack_cache_find(cache, key, bytes) : NULL;
+    plan->is_lent = kept != NULL;
+    if (kept)
+        w->owned = (void *)(uintptr_t)kept; /* nobody writes there */
+    else
+        ERR_TRY(make_tiles(w, plan, bytes, n_tiles, p, err));
+    if (key && !kept) pack_cache_add(cache, key, w->owned, bytes);
     w->packed = plan;
-    w->owned = tiles;
     w->owned_bytes = bytes;
     return QP_OK;
 }
 
+qp_status pack_weight(dev_weight *w, pool *p, pack_cache *cache, qp_error *err) {
+    int n_runs;
+    if (!count_runs(&n_runs, &w->stored)) return QP_OK;
+    cpu_packed *plan = plan_runs(&w->stored, n_runs);
+    if (!plan) return err_no_memory(err, (size_t)n_runs * sizeof *plan->runs, "the layout of a weight");
+    const qp_status status = fill_plan(w, plan, p, cache, err);
+    if (status != QP_OK) mem_free(plan);
+    return status;
+}
+
 void pack_free(dev_weight *w) {
-    mem_big_free(w->owned, w->owned_bytes);
+    const cpu_packed *plan = w->packed;
+    if (plan && !plan->is_lent) mem_big_free(w->owned, w->owned_bytes);
     mem_free(w->packed);
     w->owned = NULL;
     w->packed = NULL;

@@ -17,10 +17,11 @@
 #ifndef DEV_CPU_PACK_H
 #define DEV_CPU_PACK_H
 
-#include "base/pool.h"
+#include "pack_cache.h"
 #include "dev/dev.h"
 
-enum { PACK_COLUMNS = QUANT_TILE_ROWS, PACK_DEPTH = QUANT_TILE_DEPTH, PACK_LINE = 64 };
+/* PACK_LAYOUT: of what is told above; another number with each change, for files that keep packed weights. */
+enum { PACK_COLUMNS = QUANT_TILE_ROWS, PACK_DEPTH = QUANT_TILE_DEPTH, PACK_LINE = 64, PACK_LAYOUT = 1 };
 
 typedef struct pack_run {
     quant_run is;
@@ -34,6 +35,7 @@ typedef struct cpu_packed {
     int n_runs;
     size_t tile_bytes;
     const int32_t *order; /* of the inputs, as quant_matrix has it */
+    bool is_lent;         /* the tiles are the cache's */
     pack_run runs[];
 } cpu_packed;
 
@@ -56,9 +58,10 @@ typedef struct cpu_packed {
 /* Bytes of the codes of 32 inputs. */
 static inline size_t pack_code_bytes(const pack_run *r) { return (size_t)r->is.bits * PACK_LINE; }
 
-/* Re-lays w->stored, whose order must outlive it, into memory that w then owns, on the pool's threads. Leaves w alone
- * where the matrix has no description as whole numbers. */
-qp_status pack_weight(dev_weight *w, pool *p, qp_error *err);
+/* Re-lays w->stored, whose order must outlive it, into memory that w then owns, on the pool's threads, or takes it out
+ * of the cache (NULL: none), which must outlive it, too. Leaves w alone where the matrix has no description as whole
+ * numbers. */
+qp_status pack_weight(dev_weight *w, pool *p, pack_cache *cache, qp_error *err);
 void pack_free(dev_weight *w);
 
 #endif
