@@ -51,10 +51,7 @@ bench: ## how fast this machine is and what share of it quipu uses; results in b
 	@bench/run.sh
 
 kernels: ## compiles the GPU kernels for every architecture, installing nvcc if needed; no spills (4 minutes of one core)
-	@command -v nvcc >/dev/null || [ -e $${HOME}/.cache/quipu/cuda/nvidia ] || tools/setup-cuda.sh
-	@[ -e build-kernels/build.ninja ] || cmake --preset release -B build-kernels -DQUIPU_CUDA=ON >/dev/null
-	@cmake --build build-kernels --target cuda_kernels
-	@tools/check_kernels.py build-kernels
+	@tools/kernels.sh
 
 fuzz: ## the unit tests under ASan, UBSan and TSan, then each fuzz target for FUZZ_SECONDS (60)
 	@tools/check.py fuzz tsan

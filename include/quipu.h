@@ -194,6 +194,9 @@ typedef struct qp_model_options {
      * beside the model's files, else a folder; NULL: nowhere. What does not fit the model any more is written anew;
      * what cannot be written is told to the log. */
     const char *pack_cache;
+    /* NULL: one device. Else the layers are cut among GPUs from `device` on: "auto" among all of them, so that the
+     * largest cache fits; "20,24" the same within so many GiB of each; "16L,16L" so many layers on each. */
+    const char *split;
 } qp_model_options;
 
 /* Opens a folder in Hugging Face layout. Checks everything before it returns. */

@@ -7,7 +7,8 @@ last line is `N passed, N failed, N skipped`; above it stands each skipped test 
 
 usage: check.py [KIND...]
 
-Without names: the kinds without sanitizers, which take a dozen minutes on two cores; all of them where CI is set.
+Without names: the kinds without sanitizers, which take a dozen minutes on two cores; where CI is set all of them, and
+"kernels", which compiles those for GPUs.
 """
 import collections
 import os
@@ -27,8 +28,9 @@ KINDS = [
     Kind("fuzz", "build-fuzz", "clang", [], ["-L", "unit"], "clang with ASan and UBSan: all unit tests"),
     Kind("tsan", "build-tsan", "gcc", ["thread_tests"], ["-L", "threads"], "ThreadSanitizer: tests that use threads"),
 ]
-SANITIZED = ("fuzz", "tsan")  # `make fuzz` begins with them
+ONLY_IN_CI = ("fuzz", "tsan", "kernels")
 FUZZ_SECONDS = 5
+ARCHITECTURES = "80;90a"  # of GPUs: an old one and one with kernels of its own; `make kernels` compiles for all
 Tally = collections.namedtuple("Tally", "passed failed skipped")  # lists of names; skipped: (name, reason)
 
 
@@ -136,6 +138,21 @@ def run_fuzzers(tally):
         tally.failed.append("fuzz/fuzzing")
 
 
+def run_kernels(tally):
+    """Every GPU kernel compiled and none with spilled registers, where nvcc is there or can be fetched."""
+    start, log = time.monotonic(), "build-kernels.log"
+    print("== kernels: nvcc, for %s: no spills" % ARCHITECTURES, flush=True)
+    status = run_logged(["tools/kernels.sh", ARCHITECTURES], log)
+    if status == 0:
+        tally.passed.append("kernels/no spills")
+    elif status == 77:
+        tally.skipped.append(("kernels", reason_in(pathlib.Path(log).read_text(errors="replace").splitlines())))
+    else:
+        fail_with(log, "compiling the kernels")
+        tally.failed.append("kernels/no spills")
+    print("   ended with %d after %.0f s" % (status, time.monotonic() - start), flush=True)
+
+
 def run_kind(kind, tally):
     start = time.monotonic()
     print("== %s: %s" % (kind.name, kind.what), flush=True)
@@ -168,16 +185,19 @@ def summarise(tally, seconds):
 
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    wanted = sys.argv[1:] or [kind.name for kind in KINDS if os.environ.get("CI") or kind.name not in SANITIZED]
-    unknown = set(wanted) - {kind.name for kind in KINDS}
+    names = [kind.name for kind in KINDS] + ["kernels"]
+    wanted = sys.argv[1:] or [name for name in names if os.environ.get("CI") or name not in ONLY_IN_CI]
+    unknown = set(wanted) - set(names)
     if unknown:
-        sys.exit("check.py: no such kind: %s (there are %s)" % (" ".join(unknown), " ".join(k.name for k in KINDS)))
+        sys.exit("check.py: no such kind: %s (there are %s)" % (" ".join(unknown), " ".join(names)))
     start, tally = time.monotonic(), Tally([], [], [])
     for kind in KINDS:
         if kind.name in wanted:
             run_kind(kind, tally)
-    if not sys.argv[1:] and len(wanted) < len(KINDS):
-        print("left to `make fuzz` and to CI: the same under sanitizers (%s)" % ", ".join(SANITIZED))
+    if "kernels" in wanted:
+        run_kernels(tally)
+    if not sys.argv[1:] and len(wanted) < len(names):
+        print("left to CI: the same under sanitizers (`make fuzz`) and the GPU kernels (`make kernels`)")
     summarise(tally, time.monotonic() - start)
     return 1 if tally.failed or not tally.passed else 0
 

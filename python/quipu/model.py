@@ -84,6 +84,7 @@ class Model:
         rope_yarn: float = 0.0,
         architecture: Optional[str] = None,
         pack_cache: Optional[Path] = None,
+        split: Optional[str] = None,
         log: Optional[Callable[[str, str], None]] = None,
         progress: Optional[Callable[[float, float], None]] = None,
     ) -> None:
@@ -100,6 +101,7 @@ class Model:
             "rope_yarn": rope_yarn,
             "architecture": c_text(architecture, keep),
             "pack_cache": c_text(None if pack_cache is None else os.fspath(pack_cache), keep),
+            "split": c_text(split, keep),
         })
         lasting = _connect(options, log, progress)
         slot, err = ffi.new("qp_model **"), new_error()

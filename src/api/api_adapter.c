@@ -13,7 +13,7 @@ qp_status qp_adapter_open(qp_adapter **out, const qp_model *m, const char *path,
     qp_adapter *a = MEM_NEW(qp_adapter);
     if (!a) return err_no_memory(err, sizeof *a, "an adapter");
     a->model = m->model;
-    const qp_status status = lora_open(&a->lora, m->model->dev, m->model->arch, &m->model->shape, path, err);
+    const qp_status status = lora_open(&a->lora, &m->model->split, m->model->arch, &m->model->shape, path, err);
     if (status != QP_OK) return mem_free(a), status;
     *out = a;
     return QP_OK;

@@ -24,6 +24,7 @@ qp_status api_model_options(model_options *out, const qp_model_options *o, qp_er
                                       .pin_threads = o->pin_threads,
                                       .exact = o->precision == QP_PRECISION_EXACT,
                                       .log = o->log},
+                           .split = o->split,
                            .rope_scale = o->rope_scale,
                            .rope_alpha = o->rope_alpha,
                            .rope_yarn = o->rope_yarn,
@@ -145,7 +146,7 @@ void qp_model_get_info(const qp_model *m, qp_model_info *info) {
                             .sampling = recommended(&inner->sampling)};
     memcpy(info->eos, m->eos, sizeof info->eos);
     snprintf(info->architecture, sizeof info->architecture, "%s", s->architecture);
-    snprintf(info->device, sizeof info->device, "%s", inner->dev->name);
+    split_name(info->device, sizeof info->device, &inner->split);
     snprintf(info->cpu_level, sizeof info->cpu_level, "%s", inner->dev->level);
 }
 

@@ -13,20 +13,50 @@ static json_t *list_caches(const model *m) {
         const store_shape shape = seq_store_shape(&m->shape, type);
         size_t page;
         if (!(m->dev->kv_types >> type & 1) || !store_page_bytes(&shape, &page) || !page) continue;
-        const uint64_t pages = memory_plan_cache(&m->memory) / page;
+        const uint64_t pages = memory_plan_pages(m->memory, &m->split, page);
         json_array_append_new(rows, json_pack("{s:s,s:I,s:I}", "type", kv_type_name(type), "page_bytes",
                                               (json_int_t)page, "tokens", (json_int_t)(pages * DEV_PAGE_TOKENS)));
     }
     return rows;
 }
 
+/* Each of several devices. */
+static json_t *list_shares(const model *m) {
+    json_t *rows = json_array();
+    for (int i = 0; i < m->split.n; i++) {
+        const memory_plan *p = &m->memory[i];
+        json_array_append_new(
+            rows, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:b}", "device", m->split.dev[i]->name, "first_layer",
+                            m->split.first[i], "layers", m->split.first[i + 1] - m->split.first[i], "memory_bytes",
+                            (json_int_t)p->all, "left_bytes", (json_int_t)p->left, "weight_bytes",
+                            (json_int_t)p->weights, "scratch_bytes", (json_int_t)p->scratch, "cache_bytes",
+                            (json_int_t)memory_plan_cache(p), "fits", memory_plan_cache(p) > 0));
+    }
+    return rows;
+}
+
 static json_t *describe(const model *m) {
-    const memory_plan *p = &m->memory;
-    if (!p->all) return json_pack("{s:s,s:b}", "device", m->dev->name, "has_own_memory", false);
-    return json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "device", m->dev->name, "has_own_memory", true,
-                     "memory_bytes", (json_int_t)p->all, "left_bytes", (json_int_t)p->left, "weight_bytes",
-                     (json_int_t)p->weights, "scratch_bytes", (json_int_t)p->scratch, "cache_bytes",
-                     (json_int_t)memory_plan_cache(p), "fits", memory_plan_cache(p) > 0, "cache", list_caches(m));
+    memory_plan all = {0};
+    bool fits = true;
+    uint64_t cache = 0;
+    char name[64];
+    split_name(name, sizeof name, &m->split);
+    if (!m->memory[0].all) return json_pack("{s:s,s:b}", "device", name, "has_own_memory", false);
+    for (int i = 0; i < m->split.n; i++) {
+        const memory_plan *p = &m->memory[i];
+        all.all += p->all;
+        all.left += p->left;
+        all.weights += p->weights;
+        all.scratch += p->scratch;
+        cache += memory_plan_cache(p);
+        fits = fits && memory_plan_cache(p) > 0;
+    }
+    json_t *document = json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "device", name, "has_own_memory", true,
+                                 "memory_bytes", (json_int_t)all.all, "left_bytes", (json_int_t)all.left,
+                                 "weight_bytes", (json_int_t)all.weights, "scratch_bytes", (json_int_t)all.scratch,
+                                 "cache_bytes", (json_int_t)cache, "fits", fits, "cache", list_caches(m));
+    if (document && m->split.n > 1) json_object_set_new(document, "devices", list_shares(m));
+    return document;
 }
 
 qp_status qp_plan_json(char **json, const char *path, const qp_model_options *options, qp_error *err) {

@@ -35,7 +35,8 @@ typedef struct room {
 static const store_shape small = {1, 1, 2, .type = KV_F16};
 
 static void open_room(room *r, const store_shape *shape, int n_pages, uint64_t root) {
-    assert_int_equal(store_open(&r->store, dev, shape, n_pages, NULL), QP_OK);
+    const dev_split whole = dev_whole(dev, shape->n_layers);
+    assert_int_equal(store_open(&r->store, &whole, shape, n_pages, NULL), QP_OK);
     assert_int_equal(pages_open(&r->table, n_pages, NULL, NULL), QP_OK);
     r->cache = (prefix_cache){r->table, &r->store, root};
 }

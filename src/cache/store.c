@@ -29,34 +29,51 @@ bool store_page_bytes(const store_shape *shape, size_t *out) {
     return layer_bytes(shape, &keys, out) && mem_mul(*out, (size_t)shape->n_layers, out);
 }
 
-qp_status store_open(kv_store *out, device *dev, const store_shape *shape, int n_pages, qp_error *err) {
-    *out = (kv_store){.dev = dev, .shape = *shape, .n_pages = n_pages};
+static device *device_of(const kv_store *s, int layer) { return s->split.dev[dev_share_of(&s->split, layer)]; }
+
+/* Layers of one device. */
+static size_t share_bytes(const kv_store *s, int i) {
+    return (size_t)(s->split.first[i + 1] - s->split.first[i]) * (s->bytes / (size_t)s->shape.n_layers);
+}
+
+static void lend_views(kv_store *s, size_t keys, size_t both) {
+    for (int i = 0; i < s->shape.n_layers; i++) {
+        const int share = dev_share_of(&s->split, i);
+        uint8_t *base = (uint8_t *)s->memory[share] + (size_t)(i - s->split.first[share]) * (size_t)s->n_pages * both;
+        s->views[i] = (kv_view){.type = s->shape.type,
+                                .n_kv_heads = s->shape.n_kv_heads,
+                                .head_dim = s->shape.head_dim,
+                                .v_dim = value_dim(&s->shape),
+                                .k = base,
+                                .v = s->shape.latent ? NULL : base + keys,
+                                .page_stride = both};
+    }
+}
+
+qp_status store_open(kv_store *out, const dev_split *split, const store_shape *shape, int n_pages, qp_error *err) {
+    *out = (kv_store){.split = *split, .shape = *shape, .n_pages = n_pages};
+    const device *first = split->dev[0];
     size_t keys, both, page, bytes;
-    if (!(dev->kv_types >> shape->type & 1))
-        return err_set(err, QP_UNSUPPORTED, 0, "cache type: the device '%s' cannot keep %s", dev->name,
+    if (!(first->kv_types >> shape->type & 1))
+        return err_set(err, QP_UNSUPPORTED, 0, "cache type: the device '%s' cannot keep %s", first->name,
                        kv_type_name(shape->type));
     if (!layer_bytes(shape, &keys, &both) || !store_page_bytes(shape, &page) || !mem_mul(page, (size_t)n_pages, &bytes))
         return err_set(err, QP_TOO_LARGE, 0, "cache of %d pages: its size overflows", n_pages);
+    out->bytes = bytes;
     out->views = mem_zarray((size_t)shape->n_layers, sizeof *out->views);
     if (!out->views) return err_no_memory(err, 0, "the cache's layers");
-    const qp_status status = dev->ops->take(dev, &out->memory, bytes, err);
-    if (status != QP_OK) return store_close(out), status;
-    out->bytes = bytes;
-    for (int i = 0; i < shape->n_layers; i++) {
-        uint8_t *base = (uint8_t *)out->memory + (size_t)i * (size_t)n_pages * both;
-        out->views[i] = (kv_view){.type = shape->type,
-                                  .n_kv_heads = shape->n_kv_heads,
-                                  .head_dim = shape->head_dim,
-                                  .v_dim = value_dim(shape),
-                                  .k = base,
-                                  .v = shape->latent ? NULL : base + keys,
-                                  .page_stride = both};
+    for (int i = 0; i < split->n; i++) {
+        const size_t share = share_bytes(out, i);
+        const qp_status status = share ? split->dev[i]->ops->take(split->dev[i], &out->memory[i], share, err) : QP_OK;
+        if (status != QP_OK) return store_close(out), status;
     }
+    lend_views(out, keys, both);
     return QP_OK;
 }
 
 void store_close(kv_store *s) {
-    if (s->memory) s->dev->ops->give(s->dev, s->memory, s->bytes);
+    for (int i = 0; i < s->split.n; i++)
+        if (s->memory[i]) s->split.dev[i]->ops->give(s->split.dev[i], s->memory[i], share_bytes(s, i));
     mem_free(s->views);
     *s = (kv_store){0};
 }
@@ -76,7 +93,8 @@ static void copy_part(const kv_store *s, int layer, page_copy copy, size_t offse
                              .bytes = n_groups * group,
                              .stride = DEV_PAGE_TOKENS / DEV_KEY_GROUP * group,
                              .n_blocks = s->shape.n_kv_heads};
-    s->dev->ops->copy(s->dev, &heads);
+    device *d = device_of(s, layer);
+    d->ops->copy(d, &heads);
 }
 
 /* Keys are copied in whole groups; the values beside them may as well be. */
@@ -93,14 +111,18 @@ void store_copy(const kv_store *s, page_copy copy) {
 
 void store_save(const kv_store *s, int32_t page, void *to) {
     const size_t bytes = s->views[0].page_stride;
-    for (int i = 0; i < s->shape.n_layers; i++)
-        s->dev->ops->download(s->dev, (uint8_t *)to + (size_t)i * bytes, page_at(s, i, page), bytes);
+    for (int i = 0; i < s->shape.n_layers; i++) {
+        device *d = device_of(s, i);
+        d->ops->download(d, (uint8_t *)to + (size_t)i * bytes, page_at(s, i, page), bytes);
+    }
 }
 
 void store_load(kv_store *s, int32_t page, const void *from) {
     const size_t bytes = s->views[0].page_stride;
-    for (int i = 0; i < s->shape.n_layers; i++)
-        s->dev->ops->upload(s->dev, page_at(s, i, page), (const uint8_t *)from + (size_t)i * bytes, bytes);
+    for (int i = 0; i < s->shape.n_layers; i++) {
+        device *d = device_of(s, i);
+        d->ops->upload(d, page_at(s, i, page), (const uint8_t *)from + (size_t)i * bytes, bytes);
+    }
 }
 
 static void mover_save(void *store, int32_t page, void *to) { store_save(store, page, to); }

@@ -1,4 +1,4 @@
-/* store.h — the memory behind the pages: keys and values of all layers on one device. */
+/* store.h — the memory behind the pages: keys and values of all layers, each on its layer's device. */
 #ifndef CACHE_STORE_H
 #define CACHE_STORE_H
 
@@ -17,18 +17,21 @@ typedef struct store_shape {
 } store_shape;
 
 typedef struct kv_store {
-    device *dev;
+    dev_split split;
     store_shape shape;
     int n_pages;
-    void *memory; /* [n_layers][n_pages][keys | values][n_kv_heads][DEV_PAGE_TOKENS tokens, as kv_view tells] */
-    size_t bytes;
+    /* Of each device's share of the layers: [layers][n_pages][keys | values][n_kv_heads][DEV_PAGE_TOKENS tokens, as
+     * kv_view tells]. */
+    void *memory[DEV_MOST_SHARES];
+    size_t bytes;   /* of all of it */
     kv_view *views; /* [n_layers]: what forward.c is lent */
 } kv_store;
 
 /* Bytes of one page over all layers; false where the product overflows. */
 bool store_page_bytes(const store_shape *shape, size_t *out);
-/* The device grants the memory lazily where it can: pages never used cost no memory. */
-qp_status store_open(kv_store *out, device *dev, const store_shape *shape, int n_pages, qp_error *err);
+/* Each layer's pages lie where the layer lies. A device grants the memory lazily where it can: pages never used cost no
+ * memory. */
+qp_status store_open(kv_store *out, const dev_split *split, const store_shape *shape, int n_pages, qp_error *err);
 void store_close(kv_store *s);
 /* Copies the first tokens of a page, as the page table asks for, and what shares their DEV_KEY_GROUP. */
 void store_copy(const kv_store *s, page_copy copy);

@@ -24,6 +24,11 @@ static const store_shape shapes[] = {{1, 1, 8, .type = KV_F16},
                                      {2, 1, 40, .type = KV_Q4, .v_dim = 32, .latent = true},
                                      {2, 2, 64, .type = KV_Q4}};
 
+static qp_status open_store(kv_store *out, device *d, const store_shape *shape, int n_pages) {
+    const dev_split whole = dev_whole(d, shape->n_layers);
+    return store_open(out, &whole, shape, n_pages, NULL);
+}
+
 static void fill_bytes(uint8_t *at, size_t n) {
     for (size_t i = 0; i < n; i++) at[i] = (uint8_t)(i * 2654435761u >> 13);
 }
@@ -45,10 +50,10 @@ static void copies_the_first_tokens_alone(void **state) {
     for (size_t i = 0; i < HARNESS_COUNT(shapes) * HARNESS_COUNT(counts); i++) {
         const page_copy copy = {3, 1, counts[i % HARNESS_COUNT(counts)]};
         kv_store s;
-        assert_int_equal(store_open(&s, d, &shapes[i / HARNESS_COUNT(counts)], PAGES, NULL), QP_OK);
-        fill_bytes(s.memory, s.bytes);
-        uint8_t *before = mem_copy(s.memory, s.bytes, 1);
-        const uint8_t *after = s.memory;
+        assert_int_equal(open_store(&s, d, &shapes[i / HARNESS_COUNT(counts)], PAGES), QP_OK);
+        fill_bytes(s.memory[0], s.bytes);
+        uint8_t *before = mem_copy(s.memory[0], s.bytes, 1);
+        const uint8_t *after = s.memory[0];
         const size_t from_3_to_1 = 2 * s.views[0].page_stride;
         store_copy(&s, copy);
         for (size_t k = 0; k < s.bytes; k++) {
@@ -67,12 +72,12 @@ static void saves_and_loads_a_page(void **state) {
     device *d = open_device("ref");
     for (size_t i = 0; i < HARNESS_COUNT(shapes); i++) {
         kv_store s;
-        assert_int_equal(store_open(&s, d, &shapes[i], PAGES, NULL), QP_OK);
+        assert_int_equal(open_store(&s, d, &shapes[i], PAGES), QP_OK);
         const page_mover mover = store_mover(&s);
         assert_int_equal(mover.page_bytes * PAGES, s.bytes);
-        fill_bytes(s.memory, s.bytes);
-        uint8_t *before = mem_copy(s.memory, s.bytes, 1), *bytes = mem_array(mover.page_bytes, 1);
-        const uint8_t *after = s.memory;
+        fill_bytes(s.memory[0], s.bytes);
+        uint8_t *before = mem_copy(s.memory[0], s.bytes, 1), *bytes = mem_array(mover.page_bytes, 1);
+        const uint8_t *after = s.memory[0];
         const size_t from_4_to_0 = 4 * s.views[0].page_stride;
         mover.save(mover.user, 4, bytes);
         mover.load(mover.user, 0, bytes);
@@ -86,6 +91,36 @@ static void saves_and_loads_a_page(void **state) {
         store_close(&s);
     }
     dev_close(d);
+}
+
+/* Each device has the layers that it shall have; a page as bytes tells nothing of them. */
+static void pages_of_several_devices_are_bytes_alike(void **state) {
+    static const store_shape shape = {5, 2, 16, .type = KV_F16};
+    device *d[] = {open_device("ref"), open_device("ref"), open_device("ref")};
+    const dev_split split = {.n = 3, .dev = {d[0], d[1], d[2]}, .first = {0, 2, 2, 5}};
+    kv_store s, whole;
+    assert_int_equal(store_open(&s, &split, &shape, PAGES, NULL), QP_OK);
+    assert_int_equal(open_store(&whole, d[0], &shape, PAGES), QP_OK);
+    assert_true(s.memory[0] && !s.memory[1] && s.memory[2] && s.bytes == whole.bytes);
+    const page_mover movers[] = {store_mover(&s), store_mover(&whole)};
+    uint8_t *bytes[2] = {mem_array(movers[0].page_bytes, 1), mem_array(movers[0].page_bytes, 1)};
+    fill_bytes(bytes[0], movers[0].page_bytes);
+    for (int i = 0; i < 2; i++) {
+        movers[i].load(movers[i].user, 3, bytes[0]);
+        store_copy(i ? &whole : &s, (page_copy){3, 1, P});
+        memset(bytes[1], 0, movers[i].page_bytes);
+        movers[i].save(movers[i].user, 1, bytes[1]);
+        assert_memory_equal(bytes[0], bytes[1], movers[i].page_bytes);
+    }
+    for (int i = 0; i < 5; i++) {
+        const uint8_t *base = s.memory[dev_share_of(&split, i)];
+        assert_ptr_equal(s.views[i].k, base + (size_t)(i < 2 ? i : i - 2) * (s.bytes / 5));
+    }
+    mem_free(bytes[0]);
+    mem_free(bytes[1]);
+    store_close(&s);
+    store_close(&whole);
+    for (int i = 0; i < 3; i++) dev_close(d[i]);
 }
 
 /* ---- nothing depends on pages lying together ---- */
@@ -136,7 +171,7 @@ static void a_fragmented_cache_answers_alike(void **state) {
             kv_store s;
             chain c;
             assert_int_equal(pages_open(&t, MANY, NULL, NULL), QP_OK);
-            assert_int_equal(store_open(&s, d, &shape, MANY, NULL), QP_OK);
+            assert_int_equal(open_store(&s, d, &shape, MANY), QP_OK);
             assert_int_equal(d->ops->reserve(d, ROWS, HEADS * DIM, NULL), QP_OK);
             if (is_fragmented) fragment(t);
             chain_open(&c, t, 1);
@@ -159,6 +194,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_the_first_tokens_alone),
         cmocka_unit_test(saves_and_loads_a_page),
+        cmocka_unit_test(pages_of_several_devices_are_bytes_alike),
         cmocka_unit_test(a_fragmented_cache_answers_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,7 +48,7 @@ static qp_status print(session *s, const char *path, const char *json, qp_error 
     json_t *document;
     ERR_TRY(json_parse(&document, json, strlen(json), "inspect", err));
     qp_status status = o->context ? add_context(document, o->context, err) : QP_OK;
-    if (status == QP_OK && o->device) status = add_plan(document, s, path, err);
+    if (status == QP_OK && (o->device || o->split)) status = add_plan(document, s, path, err);
     char *text = status == QP_OK && o->json ? json_dumps(document, JSON_INDENT(2)) : NULL;
     if (text)
         puts(text);

@@ -71,6 +71,7 @@ static qp_model_options model_options(session *s, int threads) {
         .progress_user = &s->term,
         .architecture = o->architecture,
         .pack_cache = o->pack_cache,
+        .split = o->split,
     };
 }
 

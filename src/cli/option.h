@@ -52,7 +52,7 @@ typedef struct option_serve {
 typedef struct options {
     const char *model, *shape, *format, *architecture;
     option_texts lora;
-    const char *device, *cpu, *precision, *cache, *pack_cache;
+    const char *device, *split, *cpu, *precision, *cache, *pack_cache;
     int64_t threads, context;
     option_ints threads_list;
     bool pin_threads;

@@ -212,6 +212,8 @@ const option_row option_rows[] = {
          "where the model runs (default: auto, a GPU if it can be used)"),
     TEXT("device", 0, device, GROUP_MACHINE, FOR_INSPECT, "cuda[:N]",
          "tell what the model would take there and what cache would fit"),
+    TEXT("split", 0, split, GROUP_MACHINE, RUNNING | FOR_INSPECT, "auto|GIB,GIB..",
+         "cut the model among several GPUs: as much as fits, or so many GiB (or layers, 16L,16L) of each"),
     NUMBER(OPTION_INT, "threads", 0, threads, GROUP_MACHINE, TALKING | FOR_LOGITS, 1, 1024, NULL,
            "CPU threads (default: the physical cores that the process may use)"),
     INTS("threads", 0, threads_list, GROUP_MACHINE, FOR_BENCH, 1, 1024, NULL,

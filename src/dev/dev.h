@@ -370,6 +370,8 @@ typedef struct dev_ops {
     void (*route)(device *d, const route_args *a);
     void (*experts)(device *d, const experts_args *a);
     void (*copy)(device *d, const copy_args *a);
+    /* Bytes of another device of this kind to memory of this one, behind the ops of both. NULL: there is only one. */
+    void (*hand_over)(device *d, void *to, device *from_device, const void *from, size_t bytes);
     /* Returns when all ops before it are done, with what went wrong in any of them. */
     qp_status (*finish)(device *d, qp_error *err);
 } dev_ops;
@@ -394,6 +396,28 @@ qp_status dev_open(device **out, const dev_options *options, qp_error *err);
 /* One owner more, for what keeps memory of the device; each closes it, the last one does. NULL is fine. */
 void dev_hold(device *d);
 void dev_close(device *d);
+
+/* ---- several devices ---- */
+
+enum { DEV_MOST_SHARES = 16 };
+
+/* The devices that the layers of a model lie on, in the order of the layers. */
+typedef struct dev_split {
+    int n;
+    device *dev[DEV_MOST_SHARES];
+    int first[DEV_MOST_SHARES + 1]; /* dev[i] has the layers from first[i] up to first[i + 1] */
+} dev_split;
+
+static inline dev_split dev_whole(device *d, int n_layers) {
+    return (dev_split){.n = 1, .dev = {d}, .first = {0, n_layers}};
+}
+
+/* Which of them has the layer. */
+static inline int dev_share_of(const dev_split *s, int layer) {
+    int i = 0;
+    while (i + 1 < s->n && layer >= s->first[i + 1]) i++;
+    return i;
+}
 
 /* A GPU that the machine has. */
 typedef struct dev_gpu {

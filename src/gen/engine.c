@@ -177,7 +177,7 @@ static qp_status open_cache(engine *e, qp_error *err) {
                        (unsigned long long)tokens, (unsigned long long)(INT32_MAX / 2) * DEV_PAGE_TOKENS);
     const store_shape shape = seq_store_shape(&e->model->shape, e->options.kv_type);
     ERR_TRY(seq_check_room(e->model, &shape, pages, err));
-    ERR_TRY(store_open(&e->store, e->model->dev, &shape, (int)pages, err));
+    ERR_TRY(store_open(&e->store, &e->model->split, &shape, (int)pages, err));
     ERR_TRY(pages_open(&e->pages, (int)pages, NULL, err));
     if (!e->options.spill_bytes) return QP_OK;
     const page_mover mover = store_mover(&e->store);

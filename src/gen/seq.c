@@ -37,7 +37,7 @@ store_shape seq_store_shape(const model_shape *s, kv_type type) {
 qp_status seq_check_room(const model *m, const store_shape *shape, uint64_t pages, qp_error *err) {
     size_t page_bytes;
     if (!store_page_bytes(shape, &page_bytes)) return QP_OK; /* store_open says so */
-    return memory_check_cache(&m->memory, m->dev, pages, page_bytes, err);
+    return memory_check_cache(m->memory, &m->split, pages, page_bytes, err);
 }
 
 qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type type, qp_error *err) {
@@ -48,7 +48,7 @@ qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type 
                        (unsigned long long)tokens, (unsigned long long)(INT_MAX / 2) * DEV_PAGE_TOKENS);
     const store_shape shape = seq_store_shape(&m->shape, seq_kv_type(m, type));
     ERR_TRY(seq_check_room(m, &shape, pages, err));
-    ERR_TRY(store_open(&out->store, m->dev, &shape, (int)pages, err));
+    ERR_TRY(store_open(&out->store, &m->split, &shape, (int)pages, err));
     const qp_status status = pages_open(&out->pages, (int)pages, NULL, err);
     if (status != QP_OK) store_close(&out->store);
     return status;

@@ -25,6 +25,16 @@ const float *const *weights_vectors(const weights *w, slot s, int layer) {
     return (const float *const *)slot_at(w, s, layer)->vectors;
 }
 
+int weights_share(const dev_split *split, slot s, int layer, bool tied) {
+    const bool is_before = (s == SLOT_EMBED || s == SLOT_POSITIONS) && !tied;
+    if (slot_is_per_layer(s)) return dev_share_of(split, layer);
+    return is_before ? 0 : split->n - 1;
+}
+
+static device *device_of(const weights *w, slot s, int layer) {
+    return w->split.dev[weights_share(&w->split, s, layer, w->tied)];
+}
+
 /* Unpacks [n, 1] into float32 device memory. */
 static qp_status bind_vector(device *dev, float **out, const quant_matrix *m, float plus, qp_error *err) {
     const size_t bytes = (size_t)m->n_out * sizeof(float);
@@ -67,12 +77,12 @@ static uint64_t key_of(const slot_row *row, int layer, int member) {
     return key ? key : 1;
 }
 
-static qp_status bind_matrix(weights *w, dev_weight *out, const quant_matrix *m, dev_use use, uint64_t key,
+static qp_status bind_matrix(device *dev, dev_weight *out, const quant_matrix *m, dev_use use, uint64_t key,
                              const weight_source *source, qp_error *err) {
-    ERR_TRY(w->dev->ops->weight_open(w->dev, out, m, err));
+    ERR_TRY(dev->ops->weight_open(dev, out, m, err));
     out->use = use;
     out->key = key;
-    ERR_TRY(w->dev->ops->weight_pack(w->dev, out, err));
+    ERR_TRY(dev->ops->weight_pack(dev, out, err));
     if (out->packed && source->release) source->release(source->user, m);
     return QP_OK;
 }
@@ -85,12 +95,13 @@ static qp_status bind_one(weights *w, const slot_row *row, const model_shape *sh
     ERR_TRY(source->fetch(source->user, row, layer, member, rows, cols, &m, err));
     bound_slot *b = slot_at(w, row->slot, layer);
     const bool is_many = b->n_members > 0;
+    device *dev = device_of(w, row->slot, layer);
     b->one.n = b->vector_n = rows;
     if (is_vector)
-        ERR_TRY(bind_vector(w->dev, is_many ? &b->vectors[member] : &b->one.vector, &m,
-                            row->flags & SLOT_PLUS_ONE ? 1 : 0, err));
+        ERR_TRY(bind_vector(dev, is_many ? &b->vectors[member] : &b->one.vector, &m, row->flags & SLOT_PLUS_ONE ? 1 : 0,
+                            err));
     else
-        ERR_TRY(bind_matrix(w, is_many ? &b->matrices[member] : &b->one.matrix, &m, weights_use(row->slot, shape),
+        ERR_TRY(bind_matrix(dev, is_many ? &b->matrices[member] : &b->one.matrix, &m, weights_use(row->slot, shape),
                             key_of(row, layer, member), source, err));
     count(w, row, shape, &m);
     return QP_OK;
@@ -123,34 +134,36 @@ static qp_status bind_layer(weights *w, const arch_row *arch, const model_shape 
     return QP_OK;
 }
 
-qp_status weights_bind(weights *out, device *dev, const arch_row *arch, const model_shape *shape,
+qp_status weights_bind(weights *out, const dev_split *split, const arch_row *arch, const model_shape *shape,
                        const weight_source *source, qp_error *err) {
-    *out = (weights){.dev = dev, .n_layers = shape->n_layers};
+    *out = (weights){.split = *split, .n_layers = shape->n_layers, .tied = shape->tied};
     out->slots = mem_zarray((size_t)shape->n_layers + 1, SLOT_COUNT * sizeof *out->slots);
     if (!out->slots) return err_no_memory(err, 0, "the list of weights");
     for (int i = 0; i <= shape->n_layers; i++) {
         const qp_status status = bind_layer(out, arch, shape, i, source, err);
         if (status != QP_OK) return weights_close(out), status;
     }
-    if (dev->ops->weights_end) dev->ops->weights_end(dev);
+    for (int i = 0; i < split->n; i++)
+        if (split->dev[i]->ops->weights_end) split->dev[i]->ops->weights_end(split->dev[i]);
     return QP_OK;
 }
 
-static void close_slot(weights *w, bound_slot *b) {
+static void close_slot(device *dev, bound_slot *b) {
     const size_t bytes = (size_t)b->vector_n * sizeof(float);
-    if (b->one.matrix.type) w->dev->ops->weight_close(w->dev, &b->one.matrix);
-    if (b->one.vector) w->dev->ops->give(w->dev, b->one.vector, bytes);
+    if (b->one.matrix.type) dev->ops->weight_close(dev, &b->one.matrix);
+    if (b->one.vector) dev->ops->give(dev, b->one.vector, bytes);
     for (int i = 0; i < b->n_members; i++) {
-        if (b->matrices && b->matrices[i].type) w->dev->ops->weight_close(w->dev, &b->matrices[i]);
-        if (b->vectors && b->vectors[i]) w->dev->ops->give(w->dev, b->vectors[i], bytes);
+        if (b->matrices && b->matrices[i].type) dev->ops->weight_close(dev, &b->matrices[i]);
+        if (b->vectors && b->vectors[i]) dev->ops->give(dev, b->vectors[i], bytes);
     }
     mem_free(b->matrices);
     mem_free(b->vectors);
 }
 
 void weights_close(weights *w) {
-    const size_t n = w->slots ? ((size_t)w->n_layers + 1) * SLOT_COUNT : 0;
-    for (size_t i = 0; i < n; i++) close_slot(w, &w->slots[i]);
+    for (int layer = 0; w->slots && layer <= w->n_layers; layer++)
+        for (slot s = 0; s < SLOT_COUNT; s++)
+            close_slot(device_of(w, s, layer), &w->slots[(size_t)layer * SLOT_COUNT + (size_t)s]);
     mem_free(w->slots);
     *w = (weights){0};
 }

@@ -36,15 +36,20 @@ typedef struct weight_source {
 } weight_source;
 
 typedef struct weights {
-    device *dev;
+    dev_split split;
     int n_layers;
+    bool tied;
     bound_slot *slots; /* [n_layers + 1][SLOT_COUNT]; the last row holds what is not per layer */
     uint64_t bytes, n_parameters, embed_bytes, idle_bytes; /* idle: experts that a single token does not choose */
 } weights;
 
-qp_status weights_bind(weights *out, device *dev, const arch_row *arch, const model_shape *shape,
+/* Each weight lies where its layer does. What is before the layers lies with the first, what is behind them with the
+ * last of them, and so does a table that is both. */
+qp_status weights_bind(weights *out, const dev_split *split, const arch_row *arch, const model_shape *shape,
                        const weight_source *source, qp_error *err);
 void weights_close(weights *w);
+/* Which of the devices has a slot. */
+int weights_share(const dev_split *split, slot s, int layer, bool tied);
 /* What the matrices of a slot are for. */
 dev_use weights_use(slot s, const model_shape *shape);
 /* layer is ignored for slots that are not per layer. NULL where the model has none. */

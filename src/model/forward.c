@@ -42,8 +42,10 @@ static qp_status take_host(forward *f, size_t rows, size_t half, qp_error *err) 
 static qp_status take_all(forward *f, qp_error *err) {
     const size_t rows = (size_t)f->max_rows, half = (size_t)f->shape->rot_dims / 2;
     for (int i = 0; i < BUF_COUNT; i++) ERR_TRY(take_floats(f, &f->buffers[i], rows, (size_t)f->plan->width[i], err));
-    ERR_TRY(take_floats(f, &f->picked, (size_t)f->dev->logit_rows, (size_t)f->shape->hidden, err));
-    ERR_TRY(take_floats(f, &f->logits, (size_t)f->dev->logit_rows, (size_t)f->shape->vocabulary, err));
+    if (f->has_head) {
+        ERR_TRY(take_floats(f, &f->picked, (size_t)f->dev->logit_rows, (size_t)f->shape->hidden, err));
+        ERR_TRY(take_floats(f, &f->logits, (size_t)f->dev->logit_rows, (size_t)f->shape->vocabulary, err));
+    }
     ERR_TRY(take_floats(f, &f->low, rows, LORA_MAX_RANK, err));
     ERR_TRY(take_floats(f, &f->tuning, rows, tunes(f->shape), err));
     for (int i = 0; i < f->shape->n_ropes; i++) {
@@ -54,16 +56,39 @@ static qp_status take_all(forward *f, qp_error *err) {
     return f->dev->ops->reserve(f->dev, f->max_rows, forward_widest(f->plan->width), err);
 }
 
-qp_status forward_open(forward *out, device *dev, const model_shape *shape, const weights *w, const plan *p,
-                       int max_rows, qp_error *err) {
-    *out = (forward){.dev = dev, .shape = shape, .weights = w, .plan = p, .max_rows = max_rows};
-    const qp_status status = take_all(out, err);
+/* The plan's first op of a layer or of one behind it. */
+static int op_of_layer(const plan *p, int layer) {
+    int i = 0;
+    while (i < p->n_ops && p->ops[i].layer < layer) i++;
+    return i;
+}
+
+static qp_status open_share(forward *f, int share, qp_error *err) {
+    const dev_split *split = &f->weights->split;
+    f->dev = split->dev[share];
+    f->has_head = share + 1 == split->n;
+    f->first_op = op_of_layer(f->plan, split->first[share]);
+    f->end_op = op_of_layer(f->plan, split->first[share + 1]);
+    ERR_TRY(take_all(f, err));
+    if (f->has_head) return QP_OK;
+    f->next = MEM_NEW(forward);
+    if (!f->next) return err_no_memory(err, sizeof *f, "the steps of a device");
+    *f->next = (forward){.shape = f->shape, .weights = f->weights, .plan = f->plan, .max_rows = f->max_rows};
+    return open_share(f->next, share + 1, err);
+}
+
+qp_status forward_open(forward *out, const model_shape *shape, const weights *w, const plan *p, int max_rows,
+                       qp_error *err) {
+    *out = (forward){.shape = shape, .weights = w, .plan = p, .max_rows = max_rows};
+    const qp_status status = open_share(out, 0, err);
     if (status != QP_OK) forward_close(out);
     return status;
 }
 
 void forward_close(forward *f) {
     if (!f->dev) return;
+    if (f->next) forward_close(f->next);
+    mem_free(f->next);
     const size_t rows = (size_t)f->max_rows, half = (size_t)f->shape->rot_dims / 2;
     for (int i = 0; i < BUF_COUNT; i++) give_floats(f, &f->buffers[i], rows, (size_t)f->plan->width[i]);
     give_floats(f, &f->picked, (size_t)f->dev->logit_rows, (size_t)f->shape->hidden);
@@ -436,24 +461,66 @@ static qp_status check_positions(const forward *f, const step_input *in, qp_erro
     return QP_OK;
 }
 
-qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error *err) {
-    const int most = f->dev->logit_rows;
-    ERR_TRY(check_positions(f, in, err));
+static void fill_tables(forward *f, const step_input *in) {
     fill_positions(f, in);
     fill_tuning(f, in);
     for (int i = 0; i < f->shape->n_ropes; i++) fill_rope(f, in, i);
-    run_embed(f, in);
-    for (int i = 0; i < f->plan->n_ops; i++) run_op[f->plan->ops[i].kind](f, &f->plan->ops[i], in);
+}
+
+static void run_ops(forward *f, const step_input *in) {
+    for (int i = f->first_op; i < f->end_op; i++) run_op[f->plan->ops[i].kind](f, &f->plan->ops[i], in);
+}
+
+/* The stream of all rows, from one device to another. */
+static void hand_over(forward *to, const forward *from, const step_input *in) {
+    const size_t bytes = (size_t)in->n_rows * (size_t)to->shape->hidden * sizeof(float);
+    to->dev->ops->hand_over(to->dev, to->buffers[BUF_STREAM], from->dev, from->buffers[BUF_STREAM], bytes);
+}
+
+/* All layers, on one device after the other; returns the last. */
+static forward *run_layers(forward *f, const step_input *in) {
+    forward *last = f;
+    while (last->next) last = last->next;
+    forward *embeds = f->shape->tied ? last : f; /* where the table lies */
+    fill_tables(embeds, in);
+    run_embed(embeds, in);
+    if (embeds != f) hand_over(f, embeds, in);
+    for (; f; f = f->next) {
+        if (f != embeds) fill_tables(f, in);
+        run_ops(f, in);
+        if (f->next) hand_over(f->next, f, in);
+    }
+    return last;
+}
+
+static void run_logits(forward *f, const step_input *in, float *logits) {
+    const int most = f->dev->logit_rows;
     for (int done = 0; done < in->n_logit_rows; done += most) {
         const int left = in->n_logit_rows - done, n = left < most ? left : most;
         run_final_norm(f, in->logit_rows + done, n);
         run_head(f, n, logits + (size_t)done * (size_t)f->shape->vocabulary);
     }
+}
+
+static void run_states(forward *f, const step_input *in) {
+    const int most = f->dev->logit_rows;
     for (int done = 0; done < in->n_state_rows; done += most) {
         const int left = in->n_state_rows - done, n = left < most ? left : most;
         const size_t width = (size_t)f->shape->hidden;
         run_final_norm(f, in->state_rows + done, n);
         f->dev->ops->download(f->dev, in->states + (size_t)done * width, f->picked, (size_t)n * width * sizeof(float));
     }
-    return f->dev->ops->finish(f->dev, err);
+}
+
+qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error *err) {
+    qp_status status = QP_OK;
+    ERR_TRY(check_positions(f, in, err));
+    forward *last = run_layers(f, in);
+    run_logits(last, in, logits);
+    run_states(last, in);
+    for (; f; f = f->next) {
+        const qp_status ended = f->dev->ops->finish(f->dev, status == QP_OK ? err : NULL);
+        status = status == QP_OK ? ended : status;
+    }
+    return status;
 }

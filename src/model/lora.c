@@ -164,11 +164,11 @@ static lora_pair *add_pair(lora *l, int layer, slot s, qp_error *err) {
         l->capacity = capacity;
     }
     l->index[layer * SLOT_COUNT + (int)s] = l->n_pairs;
-    l->pairs[l->n_pairs] = (lora_pair){0};
+    l->pairs[l->n_pairs] = (lora_pair){.dev = l->split.dev[dev_share_of(&l->split, layer)]};
     return &l->pairs[l->n_pairs++];
 }
 
-static qp_status fill_pair(lora_pair *p, device *dev, const reading *r, const slot_row *row, const ckpt_tensor *a,
+static qp_status fill_pair(lora_pair *p, const reading *r, const slot_row *row, const ckpt_tensor *a,
                            const ckpt_tensor *b, double scale, qp_error *err) {
     const int64_t rank = a->shape[0], n_in = a->shape[1], n_out = shape_dim(r->shape, row->rows);
     p->rows = mem_array((size_t)rank * (size_t)n_in, sizeof(float));
@@ -177,8 +177,8 @@ static qp_status fill_pair(lora_pair *p, device *dev, const reading *r, const sl
     for (int64_t i = 0; i < rank; i++) read_row(p->rows + i * n_in, a, i, 1);
     for (int64_t i = 0; i < n_out; i++)
         read_row(p->cols + i * rank, b, tensors_stored_row(r->shape, row, i), (float)scale);
-    ERR_TRY(open_matrix(dev, &p->a, p->rows, rank, n_in, err));
-    return open_matrix(dev, &p->b, p->cols, n_out, rank, err);
+    ERR_TRY(open_matrix(p->dev, &p->a, p->rows, rank, n_in, err));
+    return open_matrix(p->dev, &p->b, p->cols, n_out, rank, err);
 }
 
 static qp_status read_pair(lora *l, reading *r, const slot_row *row, int layer, const char *module, qp_error *err) {
@@ -196,7 +196,7 @@ static qp_status read_pair(lora *l, reading *r, const slot_row *row, int layer, 
     ERR_TRY(check_tensor(a, (int64_t)rank, shape_dim(r->shape, row->cols), err));
     ERR_TRY(check_tensor(b, tensors_stored_rows(r->shape, row), (int64_t)rank, err));
     lora_pair *p = add_pair(l, layer, row->slot, err);
-    return p ? fill_pair(p, l->dev, r, row, a, b, alpha / (r->is_rs ? sqrt(rank) : rank), err) : QP_NO_MEMORY;
+    return p ? fill_pair(p, r, row, a, b, alpha / (r->is_rs ? sqrt(rank) : rank), err) : QP_NO_MEMORY;
 }
 
 static qp_status read_row_of_slots(lora *l, reading *r, const slot_row *row, qp_error *err) {
@@ -244,7 +244,7 @@ static qp_status read_folder(lora *l, reading *r, const arch_row *arch, const ch
     return status;
 }
 
-static lora *new_lora(device *dev, int n_layers, qp_error *err) {
+static lora *new_lora(const dev_split *split, int n_layers, qp_error *err) {
     lora *l = MEM_NEW(lora);
     const size_t n = (size_t)n_layers * SLOT_COUNT;
     int *index = mem_array(n, sizeof *index);
@@ -254,18 +254,18 @@ static lora *new_lora(device *dev, int n_layers, qp_error *err) {
         return err_no_memory(err, n * sizeof *index, "an adapter"), NULL;
     }
     for (size_t i = 0; i < n; i++) index[i] = -1;
-    l->dev = dev;
-    dev_hold(dev);
+    l->split = *split;
+    for (int i = 0; i < split->n; i++) dev_hold(split->dev[i]);
     l->n_layers = n_layers;
     l->index = index;
     atomic_init(&l->owners, 1);
     return l;
 }
 
-qp_status lora_open(lora **out, device *dev, const arch_row *arch, const model_shape *shape, const char *folder,
-                    qp_error *err) {
+qp_status lora_open(lora **out, const dev_split *split, const arch_row *arch, const model_shape *shape,
+                    const char *folder, qp_error *err) {
     *out = NULL;
-    lora *l = new_lora(dev, shape->n_layers, err);
+    lora *l = new_lora(split, shape->n_layers, err);
     if (!l) return QP_NO_MEMORY;
     reading r = {.shape = shape};
     const qp_status status = read_folder(l, &r, arch, folder, err);
@@ -282,14 +282,15 @@ void lora_hold(lora *l) { atomic_fetch_add(&l->owners, 1); }
 void lora_close(lora *l) {
     if (!l || atomic_fetch_sub(&l->owners, 1) > 1) return;
     for (int i = 0; i < l->n_pairs; i++) {
-        if (l->pairs[i].a.type) l->dev->ops->weight_close(l->dev, &l->pairs[i].a);
-        if (l->pairs[i].b.type) l->dev->ops->weight_close(l->dev, &l->pairs[i].b);
+        device *dev = l->pairs[i].dev;
+        if (l->pairs[i].a.type) dev->ops->weight_close(dev, &l->pairs[i].a);
+        if (l->pairs[i].b.type) dev->ops->weight_close(dev, &l->pairs[i].b);
         mem_free(l->pairs[i].rows);
         mem_free(l->pairs[i].cols);
     }
     mem_free(l->pairs);
     mem_free(l->index);
-    dev_close(l->dev);
+    for (int i = 0; i < l->split.n; i++) dev_close(l->split.dev[i]);
     mem_free(l);
 }
 

@@ -9,13 +9,14 @@ enum { LORA_MAX_RANK = 512, LORA_MOST = 8 }; /* rank of one matrix; adapters of 
 
 /* y += B A x for one weight of one layer; the adapter's own scale is in B. */
 typedef struct lora_pair {
+    device *dev;        /* its layer's */
     dev_weight a, b;    /* [rank, n_in], [n_out, rank] */
     float *rows, *cols; /* what they point to */
 } lora_pair;
 
 typedef struct lora {
     atomic_int owners; /* who opened it, and the jobs that are computed with it */
-    device *dev;
+    dev_split split;
     int n_layers;
     int *index; /* [n_layers][SLOT_COUNT]: into pairs, -1: none */
     lora_pair *pairs;
@@ -31,8 +32,8 @@ typedef struct lora_set {
 } lora_set;
 
 /* Reads a PEFT folder for a model of this shape. Every tensor in it must belong to a weight of the model. */
-qp_status lora_open(lora **out, device *dev, const arch_row *arch, const model_shape *shape, const char *folder,
-                    qp_error *err);
+qp_status lora_open(lora **out, const dev_split *split, const arch_row *arch, const model_shape *shape,
+                    const char *folder, qp_error *err);
 /* One owner more; one less, the last of whom frees it. NULL is fine. */
 void lora_hold(lora *l);
 void lora_close(lora *l);

@@ -29,16 +29,19 @@ static qp_status read_config(model *m, const char *folder, const char *as, qp_er
 
 /* What both kinds of model have in common, once the shape is known. */
 static qp_status finish_open(model *m, weight_source source, const model_options *o, qp_error *err) {
+    split_wish wish;
     source.progress = o->progress;
     source.progress_user = o->progress_user;
     ERR_TRY(override_rope(m, o, err));
-    ERR_TRY(dev_open(&m->dev, &o->device, err));
-    ERR_TRY(memory_plan_make(&m->memory, m->dev, m->arch, &m->shape, &source, m->dev->most_rows, err));
+    ERR_TRY(split_read(&wish, o->split, err));
+    ERR_TRY(split_open(&m->split, &wish, &o->device, err));
+    m->dev = m->split.dev[0];
+    ERR_TRY(memory_plan_make(m->memory, &m->split, &wish, m->arch, &m->shape, &source, err));
     if (o->plan_only) return QP_OK;
-    ERR_TRY(memory_check(&m->memory, m->dev, err));
-    ERR_TRY(weights_bind(&m->weights, m->dev, m->arch, &m->shape, &source, err));
+    ERR_TRY(memory_check(m->memory, &m->split, err));
+    ERR_TRY(weights_bind(&m->weights, &m->split, m->arch, &m->shape, &source, err));
     ERR_TRY(plan_make(&m->plan, &m->shape, &m->weights, err));
-    return forward_open(&m->forward, m->dev, &m->shape, &m->weights, &m->plan, m->dev->most_rows, err);
+    return forward_open(&m->forward, &m->shape, &m->weights, &m->plan, m->dev->most_rows, err);
 }
 
 static model *new_model(qp_error *err) {
@@ -122,7 +125,7 @@ void model_close(model *m) {
     forward_close(&m->forward);
     plan_free(&m->plan);
     weights_close(&m->weights);
-    if (m->dev) dev_close(m->dev);
+    split_close(&m->split);
     tensors_close(&m->tensors);
     synth_close(&m->synth);
     if (m->checkpoint) checkpoint_close(m->checkpoint);

@@ -1,9 +1,10 @@
-/* model.h — a model opened on a device: shape, weights, plan and the scratch of its steps. */
+/* model.h — a model opened on its devices: shape, weights, plan and the scratch of its steps. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
 #include "forward.h"
 #include "memory.h"
+#include "split.h"
 #include "synth.h"
 #include "tensors.h"
 #include <pthread.h>
@@ -13,13 +14,14 @@ enum { MODEL_MAX_ROWS = DEV_MOST_ROWS }; /* rows of one step of any device; forw
 typedef struct model {
     model_shape shape;
     const arch_row *arch;
-    device *dev;
+    dev_split split;
+    device *dev;            /* the first of them */
     checkpoint *checkpoint; /* NULL: synthetic */
     tensor_source tensors;
     synth synth;
     weights weights;
     plan plan;
-    memory_plan memory;
+    memory_plan memory[DEV_MOST_SHARES]; /* of each device */
     forward forward;
     pthread_mutex_t step_lock; /* one step at a time */
     hf_ids ids;
@@ -28,6 +30,7 @@ typedef struct model {
 
 typedef struct model_options {
     dev_options device;
+    const char *split; /* as split_read knows it */
     double rope_scale, rope_alpha, rope_yarn;
     const char *pack_cache;   /* NULL: none; see pack_place.h */
     const char *architecture; /* to use whatever the config says; NULL: as it says */

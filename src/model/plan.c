@@ -153,7 +153,8 @@ static void (*const plan_mixer[MIXER_COUNT])(maker *m, plan_buffer in) = {
 
 static float number_of(const maker *m, slot s) {
     float number = 0;
-    m->w->dev->ops->download(m->w->dev, &number, weights_vector(m->w, s, m->layer), sizeof number);
+    device *dev = m->w->split.dev[dev_share_of(&m->w->split, m->layer)];
+    dev->ops->download(dev, &number, weights_vector(m->w, s, m->layer), sizeof number);
     return number;
 }
 
@@ -298,7 +299,7 @@ static bool reads_once(const plan *p, int writer) {
 
 qp_status plan_make(plan *out, const model_shape *shape, const weights *w, qp_error *err) {
     *out = (plan){0};
-    plan_widths(out->width, shape, w->dev);
+    plan_widths(out->width, shape, w->split.dev[0]);
     out->ops = mem_array((size_t)shape->n_layers * OPS_PER_LAYER, sizeof *out->ops);
     if (!out->ops) return err_no_memory(err, 0, "the plan");
     for (int i = 0; i < shape->n_layers; i++)

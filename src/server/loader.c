@@ -161,6 +161,7 @@ static qp_status open_model(loader *l, model_slot *m, qp_error *err) {
     const qp_model_options options = {
         .size = sizeof options,
         .device = c->device,
+        .split = c->split,
         .cpu_level = c->cpu_level,
         .threads = (int)c->threads,
         .pin_threads = c->pin_threads,

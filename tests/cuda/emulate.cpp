@@ -2,7 +2,7 @@
  *
  * Built as a library together with the kernels, compiled as plain C++; cuda_open_from opens it. Every call can be made
  * to fail (emulate_fail; from outside the process by a file that the variable EMULATE_FAIL names), and what was taken
- * and not given back is counted (emulate_live). EMULATE_MEMORY: MiB that the GPU has.
+ * and not given back is counted (emulate_live). There are two GPUs; EMULATE_MEMORY: MiB that each has.
  *
  * A block's threads are coroutines on stacks of their own, run in turns by one thread. The tricky thing is what an
  * exchange of values between lanes may overwrite: there are two sets of slots, used alternately, and no lane can be two
@@ -167,8 +167,10 @@ static struct {
     int after, result;
 } injected;
 static int64_t live;
-static size_t taken_bytes, most_taken_bytes; /* of the GPU's memory */
-static int64_t n_taken;                                                      /* times that some was */
+enum { GPUS = 2 };                                                         /* alike */
+static size_t taken_bytes[GPUS], most_taken_bytes[GPUS];                   /* of the GPUs' memory */
+static int64_t n_taken;                                                    /* times that some was */
+static int current;                                                        /* GPU of the context in use */
 static size_t memory_bytes = (size_t)(getenv("EMULATE_MEMORY") ? atoi(getenv("EMULATE_MEMORY")) : 1024) << 20;
 
 /* A file "FUNCTION AFTER RESULT" that appears while the process runs. */
@@ -208,10 +210,11 @@ API void emulate_fail(const char *function, int after, int result) {
 API void emulate_memory(size_t bytes) {
     memory_bytes = bytes;
     n_taken = 0;
-    most_taken_bytes = taken_bytes;
+    for (int i = 0; i < GPUS; i++) most_taken_bytes[i] = taken_bytes[i];
 }
 API int64_t emulate_times_taken(void) { return n_taken; }
-API size_t emulate_most_taken(void) { return most_taken_bytes; }
+API size_t emulate_most_taken(void) { return most_taken_bytes[0]; }
+API size_t emulate_most_taken_of(int gpu) { return most_taken_bytes[gpu]; }
 
 /* Pieces of memory, streams, events, modules, graphs and contexts that have not been given back. */
 API int64_t emulate_live(void) { return live; }
@@ -228,7 +231,7 @@ API int cuGetErrorName(int error, const char **text) {
 API int cuGetErrorString(int, const char **text) { return *text = "injected", SUCCESS; }
 API int cuDeviceGetCount(int *count) {
     MAY_FAIL;
-    return *count = 1, SUCCESS;
+    return *count = GPUS, SUCCESS;
 }
 API int cuDeviceGet(int *device, int index) {
     MAY_FAIL;
@@ -246,7 +249,7 @@ API int cuDeviceGetAttribute(int *value, int attribute, int) {
 API int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = memory_bytes, SUCCESS; }
 API int cuMemGetInfo_v2(size_t *left, size_t *all) {
     MAY_FAIL;
-    *left = memory_bytes - taken_bytes;
+    *left = memory_bytes - taken_bytes[current];
     return *all = memory_bytes, SUCCESS;
 }
 
@@ -262,38 +265,70 @@ static int end(void *thing) {
     return SUCCESS;
 }
 
-API int cuCtxCreate_v2(void **context, unsigned, int) {
+struct context {
+    int gpu;
+};
+static int contexts; /* that share the coroutines' stacks */
+
+API int cuCtxCreate_v2(void **out, unsigned, int device) {
     MAY_FAIL;
-    block.stacks = (uint8_t *)malloc((size_t)MOST_THREADS * STACK_BYTES);
-    return make(context);
+    if (!contexts++) block.stacks = (uint8_t *)malloc((size_t)MOST_THREADS * STACK_BYTES);
+    context *c = (context *)malloc(sizeof *c);
+    c->gpu = current = device;
+    live++;
+    return *out = c, SUCCESS;
 }
 API int cuCtxDestroy_v2(void *context) {
-    free(block.stacks);
-    block.stacks = NULL;
+    if (!--contexts) {
+        free(block.stacks);
+        block.stacks = NULL;
+    }
     return end(context);
 }
-API int cuCtxSetCurrent(void *) {
+API int cuCtxSetCurrent(void *to) {
+    MAY_FAIL;
+    if (to) current = ((context *)to)->gpu;
+    return SUCCESS;
+}
+API int cuDeviceCanAccessPeer(int *can, int, int) {
+    MAY_FAIL;
+    return *can = 1, SUCCESS;
+}
+API int cuCtxEnablePeerAccess(void *, unsigned) {
     MAY_FAIL;
     return SUCCESS;
 }
+API int cuMemcpyPeerAsync(uint64_t to, void *, uint64_t from, void *, size_t bytes, void *) {
+    MAY_FAIL;
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return SUCCESS;
+}
+/* What stands in front of memory. */
+struct piece {
+    size_t bytes;
+    int gpu;
+};
+
 API int cuMemAlloc_v2(uint64_t *memory, size_t bytes) {
     MAY_FAIL;
     void *at;
-    if (bytes > memory_bytes - taken_bytes || posix_memalign(&at, 256, bytes + 256)) return OUT_OF_MEMORY;
-    memcpy(at, &bytes, sizeof bytes);
+    if (bytes > memory_bytes - taken_bytes[current] || posix_memalign(&at, 256, bytes + 256)) return OUT_OF_MEMORY;
+    const piece head = {bytes, current};
+    memcpy(at, &head, sizeof head);
     memset((uint8_t *)at + 256, 0xFF, bytes);
     live++;
     n_taken++;
-    taken_bytes += bytes;
-    if (taken_bytes > most_taken_bytes) most_taken_bytes = taken_bytes;
+    size_t *taken = &taken_bytes[current], *most = &most_taken_bytes[current];
+    *taken += bytes;
+    if (*taken > *most) *most = *taken;
     *memory = (uint64_t)(uintptr_t)at + 256;
     return SUCCESS;
 }
 API int cuMemFree_v2(uint64_t memory) {
     void *at = (void *)(uintptr_t)(memory - 256);
-    size_t bytes;
-    memcpy(&bytes, at, sizeof bytes);
-    taken_bytes -= bytes;
+    piece head;
+    memcpy(&head, at, sizeof head);
+    taken_bytes[head.gpu] -= head.bytes;
     return end(at);
 }
 API int cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
@@ -333,6 +368,10 @@ API int cuEventCreate(void **event, unsigned) {
 }
 API int cuEventDestroy_v2(void *event) { return end(event); }
 API int cuEventRecord(void *, void *) {
+    MAY_FAIL;
+    return SUCCESS;
+}
+API int cuStreamWaitEvent(void *, void *, unsigned) {
     MAY_FAIL;
     return SUCCESS;
 }

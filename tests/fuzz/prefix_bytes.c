@@ -23,9 +23,10 @@ static void look_up(const prefix_cache *cache, const uint8_t *bytes, size_t n) {
 }
 
 static void load(device *dev, const uint8_t *bytes, size_t size) {
+    const dev_split whole = dev_whole(dev, shape.n_layers);
     kv_store store;
     page_table *table;
-    if (store_open(&store, dev, &shape, PAGES, NULL) || pages_open(&table, PAGES, NULL, NULL)) abort();
+    if (store_open(&store, &whole, &shape, PAGES, NULL) || pages_open(&table, PAGES, NULL, NULL)) abort();
     const prefix_cache cache = {table, &store, 1};
     size_t n = 0;
     qp_error err = {0};

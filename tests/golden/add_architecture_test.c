@@ -180,10 +180,11 @@ static qp_status open_lumen(opened *o, const char *path, qp_error *err) {
     const weight_source source = {.fetch = fetch, .user = &o->tensors};
     const store_shape cache = seq_store_shape(&o->shape, KV_F32);
     ERR_TRY(dev_open(&o->dev, &(dev_options){.threads = 2, .exact = true}, err));
-    ERR_TRY(weights_bind(&o->weights, o->dev, &arch_lumen, &o->shape, &source, err));
+    const dev_split whole = dev_whole(o->dev, o->shape.n_layers);
+    ERR_TRY(weights_bind(&o->weights, &whole, &arch_lumen, &o->shape, &source, err));
     ERR_TRY(plan_make(&o->plan, &o->shape, &o->weights, err));
-    ERR_TRY(forward_open(&o->forward, o->dev, &o->shape, &o->weights, &o->plan, MODEL_MAX_ROWS, err));
-    return store_open(&o->store, o->dev, &cache, 1, err);
+    ERR_TRY(forward_open(&o->forward, &o->shape, &o->weights, &o->plan, MODEL_MAX_ROWS, err));
+    return store_open(&o->store, &whole, &cache, 1, err);
 }
 
 static void close_lumen(opened *o) {

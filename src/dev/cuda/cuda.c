@@ -220,6 +220,7 @@ static void shut(device *d) {
         cuda_give(c, c->blocks);
         cuda_give(c, c->unpacked);
         if (c->pinned) c->drv.host_give(c->pinned);
+        if (c->handed) c->drv.event_destroy(c->handed);
         for (int i = 0; i < c->n_modules; i++) c->drv.module_unload(c->modules[i]);
         if (c->stream) c->drv.stream_destroy(c->stream);
         c->drv.context_set(NULL);
@@ -261,6 +262,7 @@ static const dev_ops ops = {
     .route = cuda_route,
     .experts = cuda_experts,
     .copy = cuda_copy,
+    .hand_over = cuda_hand_over,
     .finish = finish,
 };
 

@@ -62,6 +62,9 @@ typedef struct cuda_device {
     size_t blocks_bytes, unpacked_bytes;
     const float *blocks_of; /* the rows that wait in blocks already, NULL: none */
     void *pinned;           /* host memory for what is downloaded */
+    /* See cuda_peer.c. */
+    drv_event handed;               /* recorded behind what another GPU fetches from here */
+    const struct cuda_device *peer; /* whose memory this one has asked to read, the last it was */
 } cuda_device;
 
 static inline cuda_device *cuda_of(device *d) { return (cuda_device *)d; }
@@ -109,6 +112,8 @@ void cuda_xielu(device *d, const xielu_args *a);
 void cuda_add(device *d, const add_args *a);
 void cuda_limit(device *d, const limit_args *a);
 void cuda_copy(device *d, const copy_args *a);
+/* cuda_peer.c */
+void cuda_hand_over(device *d, void *to, device *from_device, const void *from, size_t bytes);
 /* cuda_attend.c */
 void cuda_rope_store(device *d, const rope_store_args *a);
 void cuda_latent_store(device *d, const latent_store_args *a);

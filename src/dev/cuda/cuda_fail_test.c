@@ -160,7 +160,7 @@ static void names_are_checked(void **state) {
         const char *kind, *text;
     } wrong[] = {{"cuda:", "allowed are cuda and cuda:0"},     {"cuda:x", "allowed are cuda and cuda:0"},
                  {"cuda:1x", "allowed are cuda and cuda:0"},   {"cuda:-1", "allowed are cuda and cuda:0"},
-                 {"cuda:1024", "allowed are cuda and cuda:0"}, {"cuda:7", "this machine has cuda:0 to cuda:0"}};
+                 {"cuda:1024", "allowed are cuda and cuda:0"}, {"cuda:7", "this machine has cuda:0 to cuda:1"}};
     for (size_t i = 0; i < HARNESS_COUNT(wrong); i++) {
         device *d;
         qp_error err;

@@ -23,6 +23,7 @@ enum {
     DRV_NO_DEVICE = 100,
     DRV_NO_BINARY = 209, /* for this GPU */
     DRV_NOT_FOUND = 500,
+    DRV_PEER_IS_OPEN = 704,
 
     DRV_MULTIPROCESSORS = 16, /* attributes of a device */
     DRV_MAJOR = 75,
@@ -73,9 +74,14 @@ typedef struct drv_launch {
     X(host_give, cuMemFreeHost, (void *memory))                                                                        \
     X(copy_up, cuMemcpyHtoDAsync_v2, (drv_ptr to, const void *from, size_t bytes, drv_stream stream))                  \
     X(copy_down, cuMemcpyDtoHAsync_v2, (void *to, drv_ptr from, size_t bytes, drv_stream stream))                      \
+    X(peer_can, cuDeviceCanAccessPeer, (int *can, int device, int peer))                                               \
+    X(peer_open, cuCtxEnablePeerAccess, (drv_context peer, unsigned flags))                                            \
+    X(copy_peer, cuMemcpyPeerAsync,                                                                                    \
+      (drv_ptr to, drv_context to_context, drv_ptr from, drv_context from_context, size_t bytes, drv_stream stream))   \
     X(fill, cuMemsetD8Async, (drv_ptr memory, unsigned char value, size_t bytes, drv_stream stream))                   \
     X(stream_create, cuStreamCreate, (drv_stream * stream, unsigned flags))                                            \
     X(stream_destroy, cuStreamDestroy_v2, (drv_stream stream))                                                         \
+    X(stream_after, cuStreamWaitEvent, (drv_stream stream, drv_event event, unsigned flags))                           \
     X(stream_wait, cuStreamSynchronize, (drv_stream stream))                                                           \
     X(event_create, cuEventCreate, (drv_event * event, unsigned flags))                                                \
     X(event_destroy, cuEventDestroy_v2, (drv_event event))                                                             \
