@@ -136,15 +136,15 @@ static void what_does_not_fit_is_refused_with_the_plan(void **state) {
 
 /* Caches count within what was allowed of each GPU. */
 static void a_cache_too_large_for_one_gpu_is_refused(void **state) {
-    const qp_model_options o = {.size = sizeof o, .device = "cuda", .split = "0.1,0.5", .threads = 1};
+    const qp_model_options o = {.size = sizeof o, .device = "cuda", .split = "0.6,0.6", .threads = 1};
     qp_model *m;
     qp_sequence *s;
     qp_error err;
     if (qp_model_synthesize(&m, "tiny", "bf16", 3, &o, &err) != QP_OK) fail_msg("%s", err.text);
     assert_int_equal(qp_sequence_new(&s, m, 4096, QP_CACHE_FP16, &err), QP_OK);
     qp_sequence_free(s);
-    assert_int_equal(qp_sequence_new(&s, m, 1 << 22, QP_CACHE_FP16, &err), QP_NO_MEMORY);
-    assert_non_null(strstr(err.text, "a cache of 4194304 tokens takes"));
+    assert_int_equal(qp_sequence_new(&s, m, 1 << 24, QP_CACHE_FP16, &err), QP_NO_MEMORY);
+    assert_non_null(strstr(err.text, "a cache of 16777216 tokens takes"));
     qp_model_close(m);
 }
 
