@@ -3,6 +3,7 @@
  * Called by model.c. Values are +-(1 + m/128) * 2^e with a random sign and mantissa, e chosen by the row length, so
  * that a forward pass neither overflows nor fades; all formats get the same values. */
 #include "synth.h"
+#include "synth_exl2.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <math.h>
@@ -126,9 +127,11 @@ qp_status synth_shape(model_shape *out, const arch_row **arch, const char *name,
 /* ---- weights ---- */
 
 qp_status synth_open(synth *out, const char *format, uint64_t seed, qp_error *err) {
-    *out = (synth){.type = quant_find(format), .seed = seed};
+    *out = (synth){.type = quant_find(format), .exl2_bits = synth_exl2_bits(format), .seed = seed};
+    if (out->exl2_bits > 0) out->type = quant_type_of(QUANT_F16);
     if (out->type && (out->type->id < QUANT_PLAIN_COUNT || out->type->id == QUANT_Q4_0)) return QP_OK;
-    return err_set(err, QP_BAD_ARGUMENT, 0, "format \"%s\" is not known; known are f32, f16, bf16 and q4_0", format);
+    return err_set(err, QP_BAD_ARGUMENT, 0,
+                   "format \"%s\" is not known; known are f32, f16, bf16, q4_0 and exl2-2.0 to exl2-6.0", format);
 }
 
 void synth_close(synth *s) {
@@ -222,29 +225,96 @@ static qp_status fetch_vector(synth *s, const slot_row *row, int64_t rows, quant
     return QP_OK;
 }
 
+static qp_status too_large(const slot_row *row, qp_error *err) {
+    return err_set(err, QP_TOO_LARGE, 0, "%s: its size overflows", slot_name(row->slot));
+}
+
+static int exponent_of(const slot_row *row, int64_t cols) {
+    return row->slot == SLOT_EMBED ? -1 : -(int)lround(0.5 * log2((double)cols) + 0.58);
+}
+
+static uint64_t seed_of(const synth *s, slot of, int layer, int member) {
+    return (s->seed + 1) * 0x9E3779B97F4A7C15ull +
+           ((uint64_t)member << 24 | (uint64_t)layer << 8 | (uint64_t)of) * 0xD1B54A32D192ED03ull;
+}
+
+/* ---- EXL2 ---- */
+
+/* The products that ExLlamaV2's converter quantises; those that read the same input have the same order of it. */
+static const struct {
+    slot slot, order_of;
+} exl2_slots[] = {{SLOT_WQ, SLOT_WQ},
+                  {SLOT_WK, SLOT_WQ},
+                  {SLOT_WV, SLOT_WQ},
+                  {SLOT_WQ_DOWN, SLOT_WQ},
+                  {SLOT_WKV_DOWN, SLOT_WQ},
+                  {SLOT_WO, SLOT_WO},
+                  {SLOT_W_GATE, SLOT_W_UP},
+                  {SLOT_W_UP, SLOT_W_UP},
+                  {SLOT_W_DOWN, SLOT_W_DOWN},
+                  {SLOT_EXPERT_GATE, SLOT_EXPERT_UP},
+                  {SLOT_EXPERT_UP, SLOT_EXPERT_UP},
+                  {SLOT_EXPERT_DOWN, SLOT_EXPERT_DOWN},
+                  {SLOT_SHARED_GATE, SLOT_SHARED_UP},
+                  {SLOT_SHARED_UP, SLOT_SHARED_UP},
+                  {SLOT_SHARED_DOWN, SLOT_SHARED_DOWN},
+                  {SLOT_HEAD, SLOT_HEAD}};
+static const double HEAD_BITS = 6; /* the converter's default */
+
+/* SLOT_COUNT: it is not stored so. */
+static slot exl2_order(const synth *s, const slot_row *row, int64_t cols) {
+    for (size_t i = 0; s->exl2_bits > 0 && synth_exl2_fits(cols) && i < sizeof exl2_slots / sizeof *exl2_slots; i++)
+        if (exl2_slots[i].slot == row->slot) return exl2_slots[i].order_of;
+    return SLOT_COUNT;
+}
+
+/* The inputs' order lives as long as the synth, unless this is but a look. */
+static qp_status keep_order(synth *s, quant_matrix *m, qp_error *err) {
+    const size_t bytes = (size_t)m->n_in * sizeof *m->order;
+    int32_t *kept = take_block(s, bytes, err);
+    if (kept) memcpy(kept, m->order, bytes);
+    quant_close(m);
+    m->order = kept;
+    return kept ? QP_OK : QP_NO_MEMORY;
+}
+
+static qp_status make_exl2(synth *s, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                           bool only_look, quant_matrix *out, qp_error *err) {
+    const slot order = exl2_order(s, row, cols);
+    synth_exl2 p;
+    if (!synth_exl2_plan(&p, row->slot == SLOT_HEAD ? HEAD_BITS : s->exl2_bits, rows, cols)) return too_large(row, err);
+    void *block = take_block(s, only_look ? p.at[0] : p.all_bytes, err);
+    if (!block) return QP_NO_MEMORY;
+    synth_exl2_fill(block, &p, exponent_of(row, cols), seed_of(s, row->slot, layer, member),
+                    seed_of(s, order, layer, member), only_look);
+    *out = synth_exl2_matrix(block, &p);
+    if (only_look) out->parts[0] = NULL;
+    ERR_TRY(quant_open(out, slot_name(row->slot), err));
+    return only_look ? QP_OK : keep_order(s, out, err);
+}
+
+/* ---- the source ---- */
+
 static qp_status fetch_random(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
                               quant_matrix *out, qp_error *err) {
     synth *s = user;
     size_t bytes;
     if (row->cols == DIM_NONE) return fetch_vector(s, row, rows, out, err);
-    if (!s->type->bytes(&bytes, rows, cols))
-        return err_set(err, QP_TOO_LARGE, 0, "%s: its size overflows", slot_name(row->slot));
+    if (exl2_order(s, row, cols) != SLOT_COUNT) return make_exl2(s, row, layer, member, rows, cols, false, out, err);
+    if (!s->type->bytes(&bytes, rows, cols)) return too_large(row, err);
     void *memory = take_block(s, bytes, err);
     if (!memory) return QP_NO_MEMORY;
-    const int exponent = row->slot == SLOT_EMBED ? -1 : -(int)lround(0.5 * log2((double)cols) + 0.58);
-    const uint64_t seed = (s->seed + 1) * 0x9E3779B97F4A7C15ull +
-                          ((uint64_t)member << 24 | (uint64_t)layer << 8 | (uint64_t)row->slot) * 0xD1B54A32D192ED03ull;
-    fill(memory, s->type, (size_t)rows * (size_t)cols, exponent, seed);
+    fill(memory, s->type, (size_t)rows * (size_t)cols, exponent_of(row, cols), seed_of(s, row->slot, layer, member));
     *out = quant_plain(s->type, rows, cols, memory, bytes);
     return QP_OK;
 }
 
 static qp_status look_random(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
                              quant_matrix *out, qp_error *err) {
-    const synth *s = user;
+    synth *s = user;
     size_t bytes;
-    if (!s->type->bytes(&bytes, rows, cols))
-        return err_set(err, QP_TOO_LARGE, 0, "%s: its size overflows", slot_name(row->slot));
+    if (exl2_order(s, row, cols) != SLOT_COUNT) return make_exl2(s, row, layer, member, rows, cols, true, out, err);
+    if (!s->type->bytes(&bytes, rows, cols)) return too_large(row, err);
     *out = quant_plain(s->type, rows, cols, NULL, bytes);
     return QP_OK;
 }

@@ -7,6 +7,7 @@
 /* Memory of all made weights. */
 typedef struct synth {
     const quant_type *type;
+    double exl2_bits; /* of products; the rest is of `type` */
     uint64_t seed;
     struct synth_block {
         void *memory;
