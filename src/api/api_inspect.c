@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "dev/kv_quant.h"
+#include "format/hf_quant.h"
 #include "format/gguf.h"
 
 typedef struct inspection {
@@ -85,6 +86,8 @@ static void add_formats(inspection *in) {
         elements += n_elements(t);
     }
     add(in, "formats", formats);
+    if (in->arch && in->shape.quant.method != HF_QUANT_NONE)
+        add(in, "quantization", json_string(hf_quant_name(in->shape.quant.method)));
     if (in->arch && in->shape.quant.method != HF_QUANT_NONE) elements = count_weights(in);
     add(in, "parameters", json_integer(elements));
     const uint64_t bytes = checkpoint_bytes(in->checkpoint);

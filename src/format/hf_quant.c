@@ -27,7 +27,20 @@ static const struct {
     {"fbgemm_fp8", HF_QUANT_FP8},
     {"compressed-tensors", HF_QUANT_COMPRESSED},
     {"mxfp4", HF_QUANT_MXFP4},
+    {"exl3", HF_QUANT_EXL3},
+    {"bitsandbytes", HF_QUANT_BITSANDBYTES},
+    {"modelopt", HF_QUANT_MODELOPT},
+    {"modelopt_fp4", HF_QUANT_MODELOPT},
 };
+
+const char *hf_quant_name(hf_quant_method method) {
+    static const char *const names[] = {
+#define X(id, name) name,
+        HF_QUANT_METHODS(X)
+#undef X
+    };
+    return names[method];
+}
 
 static bool is_one_of(const char *text, const char *const *list) {
     for (; *list; list++)
@@ -49,7 +62,9 @@ static qp_status read_method(hf_quant *out, const json_t *settings, const char *
     if (!name) return QP_OK;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (!strcasecmp(methods[i].name, name)) return out->method = methods[i].method, QP_OK;
-    return unsupported(where, "quant_method", name, "exl2, gptq, awq, auto-round, fp8, compressed-tensors, mxfp4", err);
+    return unsupported(where, "quant_method", name,
+                       "exl2, exl3, gptq, awq, auto-round, fp8, compressed-tensors, mxfp4, bitsandbytes, modelopt",
+                       err);
 }
 
 /* AutoRound says "auto_round:auto_gptq", "auto_round:auto_awq". */
@@ -116,17 +131,35 @@ static qp_status read_block(hf_quant *out, const json_t *settings, const char *w
 
 /* Only layouts of weights matter; that activations were rounded too in training does not. */
 static qp_status read_compressed(const json_t *settings, const char *where, qp_error *err) {
-    static const char *const known[] = {"float-quantized", "naive-quantized", "int-quantized",
-                                        "pack-quantized",  "dense",           NULL};
+    static const char *const known[] = {
+        "float-quantized", "naive-quantized", "int-quantized", "pack-quantized", "dense", "nvfp4-pack-quantized", NULL};
     const char *format = "dense";
     ERR_TRY(json_get_text(settings, "format", &format, where, err));
     if (is_one_of(format, known)) return QP_OK;
-    return unsupported(where, "format", format, "float-quantized, int-quantized, pack-quantized", err);
+    return unsupported(where, "format", format, "float-quantized, int-quantized, pack-quantized, nvfp4-pack-quantized",
+                       err);
+}
+
+/* Four bits have tensors of their own beside them; LLM.int8()'s splitting of activations is not known here. */
+static qp_status read_bitsandbytes(const json_t *settings, const char *where, qp_error *err) {
+    bool is_eight = false;
+    ERR_TRY(json_get_bool(settings, "load_in_8bit", &is_eight, where, err));
+    return is_eight ? unsupported(where, "load_in_8bit", "true", "false", err) : QP_OK;
+}
+
+static qp_status read_modelopt(const json_t *settings, const char *where, qp_error *err) {
+    static const char *const known[] = {"NVFP4", "FP8", NULL};
+    const char *algorithm = "NVFP4";
+    ERR_TRY(json_get_text(settings, "quant_algo", &algorithm, where, err));
+    return is_one_of(algorithm, known) ? QP_OK : unsupported(where, "quant_algo", algorithm, "NVFP4, FP8", err);
 }
 
 static qp_status read_settings(hf_quant *out, const json_t *settings, const char *where, qp_error *err) {
     ERR_TRY(read_method(out, settings, where, err));
-    if (out->method == HF_QUANT_EXL2 || out->method == HF_QUANT_MXFP4) return QP_OK; /* the tensors say all */
+    if (out->method == HF_QUANT_EXL2 || out->method == HF_QUANT_MXFP4 || out->method == HF_QUANT_EXL3)
+        return QP_OK; /* the tensors say all */
+    if (out->method == HF_QUANT_BITSANDBYTES) return read_bitsandbytes(settings, where, err);
+    if (out->method == HF_QUANT_MODELOPT) return read_modelopt(settings, where, err);
     if (out->method == HF_QUANT_FP8) return read_block(out, settings, where, err);
     if (out->method == HF_QUANT_COMPRESSED) return read_compressed(settings, where, err);
     ERR_TRY(read_packing(out, settings, where, err));

@@ -12,7 +12,10 @@
     X(AWQ, "awq")                                                                                                      \
     X(FP8, "fp8")                                                                                                      \
     X(COMPRESSED, "compressed-tensors")                                                                                \
-    X(MXFP4, "mxfp4")
+    X(MXFP4, "mxfp4")                                                                                                  \
+    X(EXL3, "exl3")                                                                                                    \
+    X(BITSANDBYTES, "bitsandbytes")                                                                                    \
+    X(MODELOPT, "modelopt")
 
 typedef enum hf_quant_method {
 #define X(id, name) HF_QUANT_##id,
@@ -29,6 +32,8 @@ typedef struct hf_quant {
     bool is_gemv;   /* AWQ's other layout */
     int block[2];   /* FP8: outputs and inputs of a block; 0: not given */
 } hf_quant;
+
+const char *hf_quant_name(hf_quant_method method);
 
 /* "quantization_config" of the config, else quantize_config.json or quant_config.json beside it. What this engine
  * cannot read is QP_UNSUPPORTED and says so. */

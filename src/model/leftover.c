@@ -30,7 +30,7 @@ static int by_address(const void *a, const void *b) {
 
 /* Whether the model uses the weight X of X.bias: then it has that layer. left: by address. */
 static bool is_of_used(const ckpt_tensor *bias, const checkpoint *files, const ckpt_tensor *const *left, size_t n) {
-    static const char *const weights[] = {"weight", "qweight", "q_weight", "weight_packed"};
+    static const char *const weights[] = {"weight", "qweight", "q_weight", "weight_packed", "trellis"};
     const int base = (int)(strlen(bias->name) - strlen("bias"));
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
         char name[CKPT_MAX_NAME + 16];

@@ -1,10 +1,12 @@
 /* quantised.c — tensors of one quantised matrix -> quant_matrix.
  *
  * Called by what fetches weights out of a checkpoint, where a plain tensor is missing. What marks a format are names:
- * X.q_weight is EXL2, X.qweight GPTQ or AWQ, X.weight with a block format GGUF, with 8 bits and X.weight_scale FP8 or
- * compressed-tensors, X.weight_packed the latter, X_blocks MXFP4 of all experts. Types and shapes are compared here
- * with the sizes that the architecture needs; what the parts must hold inside is checked by quant_open. */
+ * X.q_weight is EXL2, X.trellis EXL3, X.qweight GPTQ or AWQ, X.weight with a block format GGUF, with 8 bits and
+ * X.weight_scale FP8 or compressed-tensors, X.weight_packed the latter, X.weight of bytes with X.weight.absmax
+ * bitsandbytes and with X.weight_scale_2 NVFP4, X_blocks MXFP4 of all experts. Types and shapes are compared here with
+ * the sizes that the architecture needs; what the parts must hold inside is checked by quant_open. */
 #include "quantised.h"
+#include "base/json.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -37,9 +39,11 @@ static const quant_type *coded_type(dtype stored) {
 bool quantised_has(const checkpoint *c, const char *name) {
     char base[CKPT_MAX_NAME];
     const ckpt_tensor *plain = checkpoint_find(c, name);
-    if (plain) return plain->format || coded_type(plain->type);
-    return base_of(base, name) &&
-           (part_of(c, base, "q_weight") || part_of(c, base, "qweight") || part_of(c, base, "weight_packed"));
+    if (plain) return plain->format || coded_type(plain->type) || plain->type == DTYPE_U8;
+    static const char *const marks[] = {"q_weight", "qweight", "weight_packed", "trellis"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks && base_of(base, name); i++)
+        if (part_of(c, base, marks[i])) return true;
+    return false;
 }
 
 /* "X_blocks", "X_scales" of the matrices X that all experts have in one. */
@@ -63,12 +67,33 @@ static size_t woven_name(const char *stored) {
 }
 
 void quantised_plain_name(char *out, size_t capacity, const char *stored) {
-    static const char *const parts[] = {"q_weight",         "q_scale",      "q_scale_max",   "q_groups",
-                                        "q_invperm",        "q_perm",       "qweight",       "qzeros",
-                                        "scales",           "g_idx",        "weight_packed", "weight_scale",
-                                        "weight_scale_inv", "weight_shape", "input_scale"};
-    const char *dot = strrchr(stored, '.');
-    const size_t woven = woven_name(stored);
+    static const char *const parts[] = {"q_weight",
+                                        "q_scale",
+                                        "q_scale_max",
+                                        "q_groups",
+                                        "q_invperm",
+                                        "q_perm",
+                                        "qweight",
+                                        "qzeros",
+                                        "scales",
+                                        "g_idx",
+                                        "weight_packed",
+                                        "weight_scale",
+                                        "weight_scale_inv",
+                                        "weight_shape",
+                                        "input_scale",
+                                        "weight_scale_2",
+                                        "trellis",
+                                        "suh",
+                                        "svh",
+                                        "su",
+                                        "sv",
+                                        "mcg",
+                                        "mul1",
+                                        "weight_global_scale",
+                                        "input_global_scale"};
+    const char *dot = strrchr(stored, '.'), *inside = strstr(stored, ".weight.");
+    const size_t woven = inside ? (size_t)(inside - stored) + strlen(".weight") : woven_name(stored);
     if (woven) {
         snprintf(out, capacity, "%.*s", (int)woven, stored);
         return;
@@ -244,6 +269,95 @@ static qp_status fetch_packed(quant_matrix *m, const checkpoint *c, const hf_qua
     return take_scales(m, c, settings, base, err);
 }
 
+/* ---- NVFP4 ---- */
+
+static qp_status fetch_nvfp4(quant_matrix *m, const checkpoint *c, const char *base, qp_error *err) {
+    m->is_divided = part_of(c, base, "weight_packed") != NULL; /* compressed-tensors; else ModelOpt */
+    const char *whole = m->is_divided ? "weight_global_scale" : "weight_scale_2";
+    const ckpt_tensor *one = part_of(c, base, whole);
+    const part parts[] = {{m->is_divided ? "weight_packed" : "weight", 2, m->n_out, m->n_in / 2, false},
+                          {"weight_scale", 2, m->n_out, m->n_in / 16, false},
+                          {whole, one ? one->rank : 1, ANY, ANY, false}};
+    static const dtype types[] = {DTYPE_U8, DTYPE_F8_E4M3, DTYPE_F32};
+    m->type = quant_type_of(QUANT_NVFP4);
+    for (int i = 0; i < 3; i++) ERR_TRY(take_part(m, i, c, base, &parts[i], types[i], err));
+    return QP_OK;
+}
+
+/* ---- bitsandbytes ---- */
+
+static qp_status read_state(quant_matrix *m, const json_t *state, const char *where, qp_error *err) {
+    int64_t block = 0, nested = 0, rows = 0, cols = 0;
+    double offset = 0;
+    json_t *shape = NULL;
+    ERR_TRY(json_get_int(state, "blocksize", 1, 1 << 20, &block, where, err));
+    ERR_TRY(json_get_int(state, "nested_blocksize", 1, 1 << 20, &nested, where, err));
+    ERR_TRY(json_get_real(state, "nested_offset", &offset, where, err));
+    ERR_TRY(json_get_array(state, "shape", &shape, where, err));
+    rows = json_integer_value(json_array_get(shape, 0));
+    cols = json_integer_value(json_array_get(shape, 1));
+    if (json_array_size(shape) != 2 || rows != m->n_out || cols != m->n_in)
+        return err_set(err, QP_BAD_FORMAT, 0, "%s: its shape is [%lld, %lld], expected [%lld, %lld]", where,
+                       (long long)rows, (long long)cols, (long long)m->n_out, (long long)m->n_in);
+    m->group = (int)block;
+    m->row_group = (int)nested;
+    m->offset = (float)offset;
+    return QP_OK;
+}
+
+/* A tensor of bytes that is a text of JSON. */
+static qp_status fetch_state(quant_matrix *m, const checkpoint *c, const char *name, qp_error *err) {
+    static const char *const ends[] = {"quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4"};
+    const ckpt_tensor *t = part_of(c, name, ends[0]);
+    if (!t) t = part_of(c, name, ends[1]);
+    if (!t) return err_set(err, QP_BAD_FORMAT, 0, "%s.%s: the checkpoint has no such tensor", name, ends[0]);
+    json_t *state;
+    ERR_TRY(json_parse(&state, (const char *)t->data, t->bytes, t->name, err));
+    const qp_status status = json_is_object(state) ? read_state(m, state, t->name, err)
+                                                   : err_set(err, QP_BAD_FORMAT, 0, "%s: is %s, expected an object",
+                                                             t->name, json_kind(state));
+    json_decref(state);
+    return status;
+}
+
+static qp_status fetch_nf4(quant_matrix *m, const checkpoint *c, const ckpt_tensor *codes, qp_error *err) {
+    m->type = quant_type_of(QUANT_NF4);
+    ERR_TRY(fetch_state(m, c, codes->name, err));
+    const bool is_nested = m->row_group > 0;
+    const part parts[] = {{"absmax", 1, ANY, ANY, false},
+                          {"quant_map", 1, 16, ANY, false},
+                          {"nested_absmax", 1, ANY, ANY, false},
+                          {"nested_quant_map", 1, 256, ANY, false}};
+    m->parts[0] = codes->data;
+    m->part_bytes[0] = codes->bytes;
+    for (int i = 0; i < (is_nested ? 4 : 2); i++)
+        ERR_TRY(take_part(m, i + 1, c, codes->name, &parts[i], is_nested && !i ? DTYPE_U8 : DTYPE_F32, err));
+    return QP_OK;
+}
+
+/* ---- EXL3 ---- */
+
+static qp_status fetch_exl3(quant_matrix *m, const checkpoint *c, const char *base, qp_error *err) {
+    const ckpt_tensor *trellis = part_of(c, base, "trellis");
+    if (trellis->rank != 3 || trellis->type != DTYPE_I16 || trellis->shape[0] != m->n_in / 16 ||
+        trellis->shape[1] != m->n_out / 16 || trellis->shape[2] % 16)
+        return err_set(err, QP_BAD_FORMAT, 0,
+                       "%s: %s of rank %d, [%lld, %lld, %lld], expected I16 of rank 3, [%lld, %lld, 16 x bits]",
+                       trellis->name, dtype_name(trellis->type), trellis->rank, (long long)trellis->shape[0],
+                       (long long)trellis->shape[1], (long long)trellis->shape[2], (long long)(m->n_in / 16),
+                       (long long)(m->n_out / 16));
+    m->type = quant_type_of(QUANT_EXL3);
+    m->bits = trellis->shape[2] / 16 < 9 ? (int)(trellis->shape[2] / 16) : 0;
+    m->codebook = part_of(c, base, "mcg") ? 1 : part_of(c, base, "mul1") ? 2 : 0;
+    m->parts[0] = trellis->data;
+    m->part_bytes[0] = trellis->bytes;
+    const bool in_signs = !part_of(c, base, "suh"), out_signs = !part_of(c, base, "svh");
+    const part in = {in_signs ? "su" : "suh", 1, in_signs ? m->n_in / 16 : m->n_in, ANY, false},
+               out = {out_signs ? "sv" : "svh", 1, out_signs ? m->n_out / 16 : m->n_out, ANY, false};
+    ERR_TRY(take_part(m, 1, c, base, &in, in_signs ? DTYPE_I16 : DTYPE_F16, err));
+    return take_part(m, 2, c, base, &out, out_signs ? DTYPE_I16 : DTYPE_F16, err);
+}
+
 /* ---- GGUF ---- */
 
 static qp_status fetch_blocks(quant_matrix *m, const ckpt_tensor *t, qp_error *err) {
@@ -296,8 +410,13 @@ static qp_status fetch_by_name(quant_matrix *m, const checkpoint *c, const hf_qu
         if (plain->format) return fetch_blocks(m, plain, err);
     }
     if (!base_of(base, name)) return err_set(err, QP_INTERNAL, 0, "%s: no name of a weight", name);
+    if (plain && plain->type == DTYPE_U8)
+        return part_of(c, name, "absmax") ? fetch_nf4(m, c, plain, err) : fetch_nvfp4(m, c, base, err);
     if (plain) return fetch_coded(m, c, settings, plain, base, err);
-    if (part_of(c, base, "weight_packed")) return fetch_packed(m, c, settings, base, err);
+    const ckpt_tensor *packed = part_of(c, base, "weight_packed");
+    if (packed)
+        return packed->type == DTYPE_U8 ? fetch_nvfp4(m, c, base, err) : fetch_packed(m, c, settings, base, err);
+    if (part_of(c, base, "trellis")) return fetch_exl3(m, c, base, err);
     if (part_of(c, base, "q_weight")) return fetch_exl2(m, c, base, err);
     return settings->method == HF_QUANT_AWQ ? fetch_awq(m, c, settings, base, err)
                                             : fetch_gptq(m, c, settings, base, err);

@@ -158,7 +158,7 @@ static const struct {
     {QP_UNSUPPORTED, WITH(LLAMA, "hidden_act", "\"mish\""), "c: \"hidden_act\" is \"mish\", allowed are silu, gelu,"},
     {QP_BAD_FORMAT, WITH(LLAMA, "hidden_act", "1"), "c: \"hidden_act\" is an integer, expected a string"},
     {QP_UNSUPPORTED, WITH(LLAMA, "quantization_config", "{\"quant_method\":\"hqq\"}"),
-     "c: quantized weights with \"quant_method\" \"hqq\", allowed are exl2, gptq, awq"},
+     "c: quantized weights with \"quant_method\" \"hqq\", allowed are exl2, exl3, gptq, awq"},
     {QP_UNSUPPORTED, LLAMA ",\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
      "c: \"partial_rotary_factor\" is 0.5, LlamaForCausalLM with rope of kind linear allows 1"},
     {QP_BAD_FORMAT, LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[2]}}",

@@ -252,9 +252,28 @@ static qp_status open_quantised(const tensor_source *t, const need *n, int membe
     return quantised_fetch_expert(out, t->files, n->name, &which, n->rows, n->cols, err);
 }
 
+/* A format of which no row can be unpacked alone becomes float16, as its own reader makes of it. */
+static qp_status unpack_all(tensor_source *t, quant_matrix *m, qp_error *err) {
+    enum { ROWS = QUANT_BLOCK_ROWS };
+    const size_t cols = (size_t)m->n_in, count = (size_t)m->n_out * cols;
+    float *rows = mem_array(ROWS * cols, sizeof *rows);
+    uint16_t *to = rows ? take_block(t, count * sizeof *to, err) : NULL;
+    if (!to) {
+        mem_free(rows);
+        return rows ? QP_NO_MEMORY : err_no_memory(err, ROWS * cols * sizeof *rows, "rows of weights");
+    }
+    for (int64_t row = 0; row < m->n_out; row += ROWS) { /* both sides are multiples: quant_open */
+        m->type->unpack_rows(rows, m, row);
+        for (size_t i = 0; i < ROWS * cols; i++) to[(size_t)row * cols + i] = quant_f32_to_f16(rows[i]);
+    }
+    mem_free(rows);
+    *m = quant_plain(quant_type_of(QUANT_F16), m->n_out, m->n_in, to, count * sizeof *to);
+    return QP_OK;
+}
+
 static qp_status fetch_quantised(tensor_source *t, const need *n, int member, quant_matrix *out, qp_error *err) {
     ERR_TRY(open_quantised(t, n, member, out, err));
-    return keep_order(t, out, err);
+    return out->type->unpack_rows ? unpack_all(t, out, err) : keep_order(t, out, err);
 }
 
 /* ---- front ---- */
@@ -273,7 +292,12 @@ qp_status tensors_look(const tensor_source *t, const slot_row *row, int layer, i
                        qp_error *err) {
     need n;
     ERR_TRY(find(t, row, layer, member, &n, err));
-    if (n.is_quantised) return open_quantised(t, &n, member, out, err);
+    if (n.is_quantised) {
+        ERR_TRY(open_quantised(t, &n, member, out, err));
+        if (out->type->unpack_rows)
+            *out = quant_plain(quant_type_of(QUANT_F16), n.rows, n.cols, NULL, 2 * (size_t)n.rows * (size_t)n.cols);
+        return QP_OK;
+    }
     const size_t each = n.type->id == QUANT_F32 ? 4 : 2;
     *out = quant_plain(n.type, n.rows, n.cols, NULL, (size_t)n.rows * (size_t)n.cols * each);
     return QP_OK;

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 
-enum { QUANT_PARTS = 6, QUANT_TILE_ROWS = 16, QUANT_TILE_DEPTH = 32 };
+enum { QUANT_PARTS = 6, QUANT_BLOCK_ROWS = 128, QUANT_TILE_ROWS = 16, QUANT_TILE_DEPTH = 32 };
 
 typedef struct quant_matrix quant_matrix;
 
@@ -48,7 +48,10 @@ typedef struct quant_matrix quant_matrix;
     X(MXFP4_ROWS, "mxfp4-rows")                                                                                        \
     X(FP8_E4M3, "fp8_e4m3")                                                                                            \
     X(FP8_E5M2, "fp8_e5m2")                                                                                            \
-    X(INT, "int")
+    X(INT, "int")                                                                                                      \
+    X(NVFP4, "nvfp4")                                                                                                  \
+    X(NF4, "nf4")                                                                                                      \
+    X(EXL3, "exl3")
 
 typedef enum quant_id {
 #define X(id, name) QUANT_##id,
@@ -100,6 +103,9 @@ typedef struct quant_type {
     double bits_per_weight; /* of the usual variant */
     /* Row `row` of the matrix as n_in floats; exact where float32 can hold the value. */
     void (*unpack_row)(float *out, const quant_matrix *m, int64_t row);
+    /* Rows [row, row + QUANT_BLOCK_ROWS) at once, of a format where one takes as long as these; row a multiple. NULL:
+     * there is no such reason. The matrices of a format with it become plain ones while a model loads. */
+    void (*unpack_rows)(float *out, const quant_matrix *m, int64_t row);
     /* Bytes of part 0 of a matrix [n_out, n_in]; false where the product overflows or rows do not fill blocks. NULL:
      * not stored row by row, and `check` says whether the parts fit. */
     bool (*bytes)(size_t *out, int64_t n_out, int64_t n_in);
@@ -124,6 +130,9 @@ struct quant_matrix {
     int zero_add;        /* what the stored zeros lack (GPTQ's first version: 1) */
     quant_id scale_type; /* of the scales: F16, BF16, F32 */
     int64_t stored_out;  /* columns as stored, >= n_out */
+    bool is_divided;     /* NVFP4: the scale of the whole matrix divides the others */
+    int codebook;        /* EXL3 */
+    float offset;        /* NF4: added to nested scales */
     int32_t *order;      /* the run's input k is x[order[k]]; NULL: k. Made by quant_open */
 };
 

@@ -1,9 +1,12 @@
 /* quant_table.c — the list of formats: one row each; and opening a matrix out of a file. */
 #include "blocks.h"
 #include "exl2.h"
+#include "exl3.h"
 #include "fp.h"
 #include "gptq.h"
 #include "mx.h"
+#include "nf4.h"
+#include "nv.h"
 #include "scaled.h"
 #include "base/mem.h"
 
@@ -18,6 +21,9 @@ static const quant_type *const table[QUANT_COUNT] = {[QUANT_F32] = &quant_f32,
                                                      [QUANT_FP8_E5M2] = &quant_fp8_e5m2,
                                                      [QUANT_INT] = &quant_int,
                                                      [QUANT_MXFP4_ROWS] = &quant_mxfp4_rows,
+                                                     [QUANT_NVFP4] = &quant_nvfp4,
+                                                     [QUANT_NF4] = &quant_nf4,
+                                                     [QUANT_EXL3] = &quant_exl3,
 #define X(id, format, name, n, size) [QUANT_##id] = &quant_##format,
                                                      BLOCK_FORMATS(X)
 #undef X

@@ -27,7 +27,7 @@ static float scale_at(const quant_matrix *m, int64_t row, int64_t k) {
 
 /* ---- codes ---- */
 
-static float e4m3(uint8_t code) {
+float scaled_e4m3(uint8_t code) {
     const int exponent = code >> 3 & 15, mantissa = code & 7;
     const float size = exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
     if ((code & 0x7F) == 0x7F) return NAN;
@@ -38,7 +38,7 @@ static float e5m2(uint8_t code) { return quant_f16_to_f32((uint16_t)(code << 8))
 
 static void unpack_e4m3(float *out, const quant_matrix *m, int64_t row) {
     const uint8_t *codes = (const uint8_t *)m->parts[CODES] + row * m->n_in;
-    for (int64_t k = 0; k < m->n_in; k++) out[k] = e4m3(codes[k]) * scale_at(m, row, k);
+    for (int64_t k = 0; k < m->n_in; k++) out[k] = scaled_e4m3(codes[k]) * scale_at(m, row, k);
 }
 
 static void unpack_e5m2(float *out, const quant_matrix *m, int64_t row) {

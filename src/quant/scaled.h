@@ -6,4 +6,7 @@
 
 extern const quant_type quant_fp8_e4m3, quant_fp8_e5m2, quant_int;
 
+/* A float of 8 bits: no infinities, 0x7F is its NaN. */
+float scaled_e4m3(uint8_t code);
+
 #endif

@@ -40,6 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                       .group = data[5] | data[6] << 8,
                       .zero_add = data[7] & 1,
                       .row_group = data[7] >> 1,
+                      .is_divided = data[7] & 1,
+                      .codebook = data[7] >> 1,
                       .scale_type = (quant_id)(data[8] % QUANT_PLAIN_COUNT)};
     size_t at = HEADER;
     for (int i = 0; i < QUANT_PARTS && size - at >= 2; i++) {
