@@ -178,9 +178,9 @@ typedef enum qp_cache_type {
 typedef struct qp_model_options {
     size_t size;
     const char *device; /* NULL or "auto": the best found; "cpu"; "cuda", or "cuda:1" for the second GPU */
-    const char *
-        cpu_level; /* NULL: the best the machine has; else "ref", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx" */
-    int threads;   /* 0: physical cores that the process may use */
+    /* NULL: the best the machine has; else "ref", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16" or "amx" */
+    const char *cpu_level;
+    int threads;      /* 0: physical cores that the process may use */
     bool pin_threads; /* bind each worker to a core */
     qp_precision precision;
     double rope_scale; /* 0: from config.json; else linear scaling by this factor instead */

@@ -23,6 +23,7 @@ def compile_alone(compiler, language, flags, header):
 def isa_flags(name):
     isa = name.split("_")[0]
     flags = {"avx2": "-mavx2 -mfma -mf16c", "avx512": "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl"}
+    flags["avxvnni"] = flags["avx2"] + " -mavxvnni"
     flags["avx512vnni"] = flags["avx512"] + " -mavx512vnni"
     flags["avx512bf16"] = flags["avx512"] + " -mavx512bf16"
     flags["amx"] = flags["avx512"] + " -mamx-tile -mamx-bf16 -mamx-int8"

@@ -141,7 +141,7 @@ extern const cpu_row_ops cpu_row_ref;
 extern const cpu_attend_ops cpu_attend_ref;
 #if defined(__x86_64__)
 extern const cpu_matmul_ops cpu_matmul_avx2, cpu_matmul_avx512, cpu_matmul_avx512bf16, cpu_matmul_amx;
-extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avx512vnni;
+extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avxvnni, cpu_quant_avx512vnni;
 extern const cpu_row_ops cpu_row_avx2, cpu_row_avx512;
 extern const cpu_attend_ops cpu_attend_avx2, cpu_attend_avx512, cpu_attend_amx;
 #endif

@@ -9,6 +9,7 @@
 static bool has_all(const cpu_features *f) { return true; }
 #if defined(__x86_64__)
 static bool has_avx2(const cpu_features *f) { return f->avx2 && f->fma && f->f16c && f->bmi2; }
+static bool has_avxvnni(const cpu_features *f) { return has_avx2(f) && f->avxvnni; }
 static bool has_avx512(const cpu_features *f) {
     return has_avx2(f) && f->avx512f && f->avx512bw && f->avx512dq && f->avx512vl;
 }
@@ -22,6 +23,7 @@ static const cpu_level levels[] = {
     {"ref", has_all, NULL, &cpu_matmul_ref, &cpu_row_ref, &cpu_attend_ref, NULL},
 #if defined(__x86_64__)
     {"avx2", has_avx2, NULL, &cpu_matmul_avx2, &cpu_row_avx2, &cpu_attend_avx2, &cpu_quant_avx2},
+    {"avxvnni", has_avxvnni, NULL, NULL, NULL, NULL, &cpu_quant_avxvnni},
     {"avx512", has_avx512, NULL, &cpu_matmul_avx512, &cpu_row_avx512, &cpu_attend_avx512, NULL},
     {"avx512vnni", has_avx512vnni, NULL, NULL, NULL, NULL, &cpu_quant_avx512vnni},
     {"avx512bf16", has_avx512bf16, is_amd, &cpu_matmul_avx512bf16, NULL, NULL, NULL},
