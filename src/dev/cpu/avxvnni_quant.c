@@ -6,14 +6,16 @@
 
 enum { WIDE_OFFSET = 0 };
 
-/* Codes without sign times four activations with one; `wide` codes need no care here. */
-static inline ivec i_dot(ivec sum, ivec codes, const int8_t *x, bool wide) {
+typedef ivec dots;
+static inline dots dots_begin(ivec start) { return start; }
+/* Codes without sign times four activations with one. */
+static inline void dots_step(dots *sum, ivec codes, const int8_t *x, int j, int bits) {
     int32_t four;
     memcpy(&four, x, sizeof four);
-    return _mm256_dpbusd_avx_epi32(sum, codes, _mm256_set1_epi32(four));
+    *sum = _mm256_dpbusd_avx_epi32(*sum, codes, _mm256_set1_epi32(four));
 }
+static inline ivec dots_end(const dots *sum) { return *sum; }
 
-#include "quant_matmul.inc"
-#include "quant_panel.inc"
+#include "avx2_quant.inc"
 
 const cpu_matmul_ops cpu_quant_avxvnni = {.grouped = &kernel_grouped};

@@ -439,6 +439,33 @@ static void self_test_finds_wrong_products(void **state) {
     mem_fail_after(-1);
 }
 
+#if defined(__x86_64__)
+static void wrong_packed_run(const cpu_matmul_block *b) {
+    cpu_quant_avx2.grouped->run(b);
+    b->out[b->n_columns - 1] += 2;
+}
+
+static void self_test_finds_wrong_packed_products(void **state) {
+    if (!dev_cpu_level_available("avx2")) skip();
+    cpu_matmul_kernel wrong = *cpu_quant_avx2.grouped;
+    bool right;
+    const cpu_matmul_ops ops = {.grouped = &wrong};
+    assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
+    assert_true(right);
+    wrong.run = wrong_packed_run;
+    assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
+    assert_false(right);
+    wrong.run = cpu_quant_avx2.grouped->run;
+    qp_status status = QP_NO_MEMORY;
+    for (int n = 0; status != QP_OK; n++) {
+        mem_fail_after(n);
+        status = cpu_matmul_check(&right, &ops, NULL);
+        mem_fail_after(-1);
+        if (status != QP_OK) assert_int_equal(status, QP_NO_MEMORY);
+    }
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right),
@@ -450,6 +477,9 @@ int main(void) {
         cmocka_unit_test(exact_ops_stay_exact),
         cmocka_unit_test(formats_mix),
         cmocka_unit_test(self_test_finds_wrong_products),
+#if defined(__x86_64__)
+        cmocka_unit_test(self_test_finds_wrong_packed_products),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
