@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks what ptxas said of every GPU kernel: no spilled registers, no stack frame, beyond what is listed here.
+"""Checks what ptxas said of every GPU kernel: no spilled registers, no stack frame, beyond what is listed here, and no
+warpgroup products that wait for each other.
 
 usage: check_kernels.py BUILD      one line per offence, status 1 if there is any; 77 where no kernel was compiled
 """
@@ -35,6 +36,11 @@ def check(text):
     return offences, n
 
 
+def find_waiting(text):
+    """Kernels whose warpgroup products ptxas has put one after the other, which costs half their speed."""
+    return re.findall(r"wgmma\.mma_async instructions are serialized .* in the function '(\w+)'", text)
+
+
 def main():
     logs = sorted(pathlib.Path(sys.argv[1], "cuda").glob("*.fatbin.log"))
     if not logs:
@@ -46,6 +52,9 @@ def main():
         total, wrong = total + n, wrong + len(offences)
         for kernel, architecture, found, allowed in offences:
             print(f"{log.name}: {kernel} for {architecture} needs {found} bytes of stack, allowed are {allowed}")
+        for kernel in find_waiting(log.read_text()):
+            wrong += 1
+            print(f"{log.name}: the warpgroup products of {kernel} wait for each other")
     print(f"kernels: {total} in {len(logs)} files, {wrong} beyond their allowance")
     return 1 if wrong or not total else 0
 

@@ -6,6 +6,7 @@
  * same text, and closing and opening the model again starts anew.
  *
  * Two threads may be here at once, as one generator takes memory while another computes: each call holds the lock. */
+#include "cuda_packed.h"
 #include "cuda_window.h"
 #include "images.h"
 #include "base/log.h"
@@ -218,7 +219,6 @@ static void shut(device *d) {
         cuda_give(c, c->parts);
         cuda_give(c, c->lists);
         cuda_give(c, c->blocks);
-        cuda_give(c, c->unpacked);
         if (c->pinned) c->drv.host_give(c->pinned);
         if (c->handed) c->drv.event_destroy(c->handed);
         for (int i = 0; i < c->n_modules; i++) c->drv.module_unload(c->modules[i]);
@@ -307,6 +307,8 @@ static qp_status find_kernel(cuda_device *c, int k, qp_error *err) {
     if (result == DRV_NOT_FOUND && k >= KERNEL_FIRST_FAST) return QP_OK; /* done without */
     if (!result) result = c->drv.function_get(&taken, DRV_FUNCTION_STATIC, c->kernels[k]);
     if (!result) result = c->drv.function_set(c->kernels[k], DRV_FUNCTION_SHARED, c->gpu.most_shared - taken);
+    /* a multiprocessor must run empty before it divides its memory in another way */
+    if (!result) result = c->drv.function_set(c->kernels[k], DRV_FUNCTION_CARVEOUT, 100);
     return result ? drv_failed(&c->drv, result, what, err) : QP_OK;
 }
 
@@ -344,6 +346,7 @@ static qp_status start(cuda_device *c, const char *library, const dev_options *o
     result = c->drv.host_take(&c->pinned, DOWNLOAD_AT_ONCE, 0);
     if (result) return drv_failed(&c->drv, result, "cuda: pinned memory", err);
     ERR_TRY(load_kernels(c, err));
+    ERR_TRY(cuda_packed_ask(c, err));
     return launch_open(c, err);
 }
 

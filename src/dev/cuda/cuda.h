@@ -58,8 +58,9 @@ typedef struct cuda_device {
     float *parts;     /* attention's results page by page */
     int32_t *lists;   /* of experts' rows */
     size_t narrow_bytes, scales_bytes, parts_bytes, lists_bytes;
-    void *blocks, *unpacked; /* activations and weights for gemm90.cu */
-    size_t blocks_bytes, unpacked_bytes;
+    void *blocks; /* activations for skinny90.cu and wide90.cu */
+    size_t blocks_bytes;
+    int clusters[9];        /* of so many blocks of skinny90.cu that run at once; 0: none */
     const float *blocks_of; /* the rows that wait in blocks already, NULL: none */
     void *pinned;           /* host memory for what is downloaded */
     /* See cuda_peer.c. */

@@ -100,6 +100,14 @@ static int rope_rows(const cuda_device *c, const rope_store_args *a) {
     return longest > 1 && rope_bytes(a, DEV_KEY_GROUP) <= (size_t)c->gpu.most_shared ? DEV_KEY_GROUP : 1;
 }
 
+/* The kernel that keeps all in registers, or the general one; rows: of a piece. */
+static kernel_id rope_kernel(const cuda_device *c, const rope_store_args *a, int rows) {
+    const kernel_id fast = (kernel_id)((a->kv.head_dim == 64 ? KERNEL_k_turn_64 : KERNEL_k_turn_128) + (rows == 1));
+    const bool fits = (a->kv.head_dim == 64 || a->kv.head_dim == 128) && a->kv.v && a->kv.v_dim == a->kv.head_dim &&
+                      a->rot_dims == a->kv.head_dim && a->norm == HEAD_NORM_NONE && a->kv.type == KV_F16;
+    return fits && c->kernels[fast] ? fast : of_type(KERNEL_k_rope_store_f16, a->kv.type);
+}
+
 void cuda_rope_store(device *d, const rope_store_args *a) {
     cuda_device *c = cuda_of(d);
     const cut by = {.rows = rope_rows(c, a), .aligned = true};
@@ -124,12 +132,14 @@ void cuda_rope_store(device *d, const rope_store_args *a) {
                               .piece_rows = by.rows,
                               .stride = rope_stride(a)};
     const int heads = a->n_heads + 2 * a->kv.n_kv_heads;
+    const kernel_id kernel = rope_kernel(c, a, by.rows);
+    const bool is_fast = kernel >= KERNEL_k_turn_64 && kernel <= KERNEL_k_turn_128_one;
     const launch_shape shape = {.x = (heads + ROPE_WARPS - 1) / ROPE_WARPS,
                                 .y = t.n_spans,
                                 .threads = 32 * ROPE_WARPS,
-                                .shared_bytes = rope_bytes(a, by.rows),
+                                .shared_bytes = is_fast ? 0 : rope_bytes(a, by.rows),
                                 .early = true};
-    if (t.n_spans) launch_push(c, of_type(KERNEL_k_rope_store_f16, a->kv.type), shape, &args, sizeof args);
+    if (t.n_spans) launch_push(c, kernel, shape, &args, sizeof args);
     cuda_unlock(c);
 }
 
@@ -253,8 +263,8 @@ static const fast_row *find_fast(const cuda_device *c, const attend_args *a) {
     return NULL;
 }
 
-static size_t decode_shared(const fast_row *row) {
-    return (size_t)(row->type == KV_F16 ? attend_decode_shared(row->dim)
+static size_t decode_shared(const fast_row *row, int ring) {
+    return (size_t)(row->type == KV_F16 ? attend_decode_shared(row->dim, ring)
                                         : attend_coded_shared(row->dim, row->key_bits, row->value_bits));
 }
 
@@ -262,6 +272,13 @@ static bool has_singles(const attend_args *a) {
     bool has = false;
     for (int i = 0; i < a->n_spans; i++) has = has || a->spans[i].n_rows % ATTEND_ROWS == 1;
     return has;
+}
+
+/* Where no warp gets a second group of tokens, none needs room for it, and more blocks are at work at once. */
+static int ring_of(const attend_args *a) {
+    for (int i = 0; i < a->n_spans; i++)
+        if (a->spans[i].past + a->spans[i].n_rows > ATTEND_WARPS * ATTEND_GROUP) return ATTEND_RING;
+    return 1;
 }
 
 /* Results of the pages of so many pieces of one row. */
@@ -296,16 +313,20 @@ static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row,
                                 .chunk = a->chunk,
                                 .scale = a->scale,
                                 .cap = a->cap,
-                                .singles = has_room};
-    launch_shape shape = {.threads = ATTEND_WARPS * 32, .shared_bytes = decode_shared(row), .early = true};
+                                .singles = has_room,
+                                .ring = ring_of(a)};
+    launch_shape shape = {.threads = ATTEND_WARPS * 32, .early = true};
     if (row->type == KV_F16 && (longest > 1 || !has_room)) {
         shape.x = a->n_heads, shape.y = t->n_spans;
+        shape.shared_bytes = decode_shared(row, ATTEND_RING);
         launch_push(c, row->prefill, shape, &args, sizeof args);
     }
     if (!has_room || !has_singles(a)) return;
+    shape.shared_bytes = decode_shared(row, args.ring);
     shape.x = splits, shape.z = t->n_spans;
     shape.y = (int64_t)a->kv.n_kv_heads * ((shares + ATTEND_HEADS - 1) / ATTEND_HEADS);
     launch_push(c, row->decode, shape, &args, sizeof args);
+    if (splits == 1 && row->type == KV_F16) return; /* nothing to merge */
     shape = (launch_shape){.x = a->n_heads, .y = t->n_spans, .threads = row->dim, .early = true};
     launch_push(c, row->merge, shape, &args, sizeof args);
 }

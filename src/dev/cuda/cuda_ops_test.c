@@ -412,6 +412,10 @@ static const shape shapes[] = {
     {3, 1, 63, 0, KV_F16, .spans = {{0, 33}, {200, 1}}},
     {8, 1, 64, 0, KV_F16, .spans = {{0, 40}, {1030, 1}, {500, 4}}},
     {7, 1, 128, 300, KV_F16, .spans = {{290, 9}, {1030, 2}}},
+    {4, 2, 128, 0, KV_F16, .spans = {{0, 300}, {129, 1}, {70, 129}, {40, 1}}},
+    {2, 1, 64, 100, KV_F16, .spans = {{250, 140}, {3, 1}, {0, 129}}, .has_sinks = true},
+    {4, 1, 128, 0, KV_F16, .spans = {{100, 150}, {250, 64}}, .chunk = 70, .cap = 9},
+    {3, 3, 128, 0, KV_F16, .spans = {{40, 1}, {0, 1}, {63, 1}}, .has_sinks = true},
     {2, 1, 256, 0, KV_F16, .spans = {{0, 7}, {700, 1}}},
     {9, 1, 257, 0, KV_F16, .spans = {{0, 3}}},
     {5, 1, 8, 0, KV_F16, .spans = {{1279, 2}, {16, 1}}},
@@ -640,6 +644,10 @@ static void rope_case(const bench *b, const turn *t) {
 
 static void rotation(const bench *b) {
     static const turn cases[] = {{4, 2, 16, 16, 16, false, false, HEAD_NORM_NONE, KV_F16},
+                                 {4, 2, 64, 64, 64, false, false, HEAD_NORM_NONE, KV_F16},
+                                 {3, 1, 64, 64, 64, true, true, HEAD_NORM_NONE, KV_F16},
+                                 {5, 2, 128, 128, 128, false, true, HEAD_NORM_NONE, KV_F16},
+                                 {2, 1, 128, 128, 128, true, false, HEAD_NORM_NONE, KV_F16},
                                  {3, 1, 37, 37, 20, true, true, HEAD_NORM_FIRST, KV_F32},
                                  {5, 5, 130, 70, 64, false, true, HEAD_NORM_LAST, KV_F32},
                                  {1, 1, 8, 8, 0, false, false, HEAD_NORM_FIRST, KV_F16},

@@ -2,9 +2,9 @@
  *
  * Called by cuda_weights.c and cuda_matmul.c; calls pack_cuda.c and launch.c. Few rows are multiplied from the packed
  * weights, four at a time (matvec.cu). Where the GPU has the tensor cores' own products, a batch of rows takes the
- * weights packed as well and makes them float16 in registers (skinny90.cu), and for many rows a slice of the weights is
- * unpacked to float16 first (gemm90.cu). All ways are as exact as 16 bits allow, but not the same to the last bit:
- * which one is taken depends on the number of rows alone. */
+ * weights packed as well and makes them float16 in registers (skinny90.cu), and so do many rows, which have enough work
+ * to hide that behind the products (wide90.cu). All ways are as exact as 16 bits allow, but not the same to the last
+ * bit: which one is taken depends on the number of rows alone. */
 #include "cuda_packed.h"
 #include "cuda_window.h"
 #include "base/hash.h"
@@ -12,29 +12,27 @@
 #include <string.h>
 
 enum {
-    UNPACKED_BYTES = 128 << 20, /* of weights as float16 */
-    MATVEC_ROWS = 4,            /* of a block */
-    MATVEC_THREADS = 256,       /* of a group of warps; two groups where shared memory has room */
+    MATVEC_ROWS = 4,      /* of a block */
+    MATVEC_THREADS = 256, /* of a group of warps; two groups where shared memory has room */
     UNPACK_THREADS = 256,
-    MORE_UNITS = 64,          /* that runs may add to the inputs by filling their last ones */
-    GEMM_SIDE = 256,          /* rows and outputs come in so many */
-    SKINNY_RESIDENT = 2,      /* blocks of a multiprocessor at once */
-    SHARED_OF_A_BLOCK = 1024, /* which the system takes of a multiprocessor's */
-    SHARE_COST = 2,           /* units */
+    MORE_UNITS = 64, /* that runs may add to the inputs by filling their last ones */
+    GROUP_COST = 2,  /* of a unit, for each warpgroup, and otherwise; of a block: see choose_cut */
+    UNIT_COST = 1,
+    BLOCK_COST = 25,
 };
 
 /* ---- kinds ---- */
 
 static const struct {
     int bits, group, scales;
-    kernel_id matvec, unpack, skinny;
+    kernel_id matvec, wide, skinny;
 } sames[] = {
 #define X(bits, group, scales)                                                                                         \
     {bits,                                                                                                             \
      group,                                                                                                            \
      PACKED_##scales,                                                                                                  \
      KERNEL_k_matvec_##bits##_##group##_##scales,                                                                      \
-     KERNEL_k_unpack_##bits##_##group##_##scales,                                                                      \
+     KERNEL_k_wide_##bits##_##group##_##scales,                                                                        \
      KERNEL_k_skinny_##bits##_##group##_##scales##_32},
     PACKED_SAMES(X)
 #undef X
@@ -45,7 +43,7 @@ static bool set_same(cuda_packed *p, const cuda_plan *plan) {
     for (size_t i = 0; plan->n_runs == 1 && i < sizeof sames / sizeof *sames; i++) {
         if (sames[i].bits != r->bits || sames[i].group != r->group || sames[i].scales != r->scales) continue;
         p->matvec = sames[i].matvec;
-        p->unpack = sames[i].unpack;
+        p->wide = sames[i].wide;
         p->skinny = sames[i].skinny;
         p->sum = r->group;
         p->zero = r->is.zero;
@@ -63,7 +61,7 @@ static bool set_mixed(cuda_packed *p, const cuda_plan *plan) {
             return false;
     }
     p->matvec = KERNEL_k_matvec_mixed;
-    p->unpack = KERNEL_k_unpack_mixed;
+    p->wide = KERNEL_k_wide_mixed;
     p->skinny = KERNEL_k_skinny_mixed_32;
     p->sum = 32;
     return true;
@@ -197,14 +195,14 @@ void cuda_packed_free(cuda_device *c, cuda_packed *p) {
 
 /* ---- room ---- */
 
-static bool has_gemm(const cuda_device *c) { return c->gpu.major == 9 && c->kernels[KERNEL_k_gemm90]; }
+static bool has_batches(const cuda_device *c) { return c->gpu.major == 9 && c->kernels[KERNEL_k_wide_mixed]; }
 
 static size_t blocks_bytes(int n_rows, int n_units) {
-    return (size_t)((n_rows + GEMM_SIDE - 1) / GEMM_SIDE * GEMM_SIDE) * (size_t)n_units * PACKED_UNIT * 2;
+    return (size_t)((n_rows + WIDE_ROWS - 1) / WIDE_ROWS * WIDE_ROWS) * (size_t)n_units * PACKED_UNIT * 2;
 }
 
 static bool needs_room(const cuda_device *c, int max_rows) {
-    return has_gemm(c) && !c->head.exact && max_rows > CUDA_ALIKE_ROWS;
+    return has_batches(c) && !c->head.exact && max_rows > CUDA_ALIKE_ROWS;
 }
 
 static size_t widest_blocks(int max_rows, int64_t max_in) {
@@ -212,13 +210,12 @@ static size_t widest_blocks(int max_rows, int64_t max_in) {
 }
 
 size_t cuda_packed_room(const cuda_device *c, int max_rows, int64_t max_in) {
-    return needs_room(c, max_rows) ? widest_blocks(max_rows, max_in) + UNPACKED_BYTES : 0;
+    return needs_room(c, max_rows) ? widest_blocks(max_rows, max_in) : 0;
 }
 
 qp_status cuda_packed_reserve(cuda_device *c, int max_rows, int64_t max_in, qp_error *err) {
     if (!needs_room(c, max_rows)) return QP_OK;
-    ERR_TRY(cuda_widen(c, &c->blocks, &c->blocks_bytes, widest_blocks(max_rows, max_in), err));
-    return cuda_widen(c, &c->unpacked, &c->unpacked_bytes, UNPACKED_BYTES, err);
+    return cuda_widen(c, &c->blocks, &c->blocks_bytes, widest_blocks(max_rows, max_in), err);
 }
 
 /* ---- products ---- */
@@ -268,14 +265,14 @@ static void matvec(cuda_device *c, packed_args *a, const cuda_packed *p) {
 }
 
 static bool is_many(const cuda_device *c, int n_rows, const cuda_packed *p) {
-    return n_rows > CUDA_ALIKE_ROWS && has_gemm(c) && blocks_bytes(n_rows, p->n_units) <= c->blocks_bytes &&
-           (size_t)n_rows * sizeof(float) <= c->scales_bytes &&
-           (size_t)p->n_units * PACKED_UNIT * 2 * GEMM_SIDE <= c->unpacked_bytes;
+    return n_rows > CUDA_ALIKE_ROWS && has_batches(c) && blocks_bytes(n_rows, p->n_units) <= c->blocks_bytes &&
+           (size_t)n_rows * sizeof(float) <= c->scales_bytes;
 }
 
-/* Threads that hold a row together, as far as they can. */
-static int row_threads(int n_units) {
-    const int pieces = n_units * PACKED_UNIT / 8, threads = (pieces + BLOCKS_PIECES - 1) / BLOCKS_PIECES;
+/* Threads that hold a row together, as far as they can: few rows need many to be quick. */
+static int row_threads(int n_units, int n_rows) {
+    const int pieces = n_units * PACKED_UNIT / 8, each = n_rows > SKINNY_ROWS ? BLOCKS_PIECES : 1;
+    const int threads = (pieces + each - 1) / each;
     return threads < BLOCKS_THREADS ? (threads + 31) / 32 * 32 : BLOCKS_THREADS;
 }
 
@@ -283,8 +280,8 @@ static void push_blocks(cuda_device *c, kernel_id kernel, k_blocks_args *b, int 
     b->out = c->blocks;
     b->row_scale = c->scales;
     b->n_blocks = 4 * n_units;
-    b->spread = n_rows <= SKINNY_ROWS;
-    launch_push(c, kernel, (launch_shape){.x = n_rows, .threads = row_threads(n_units), .early = true}, b, sizeof *b);
+    launch_push(c, kernel, (launch_shape){.x = n_rows, .threads = row_threads(n_units, n_rows), .early = true}, b,
+                sizeof *b);
 }
 
 /* Rows of activations as float16, in c->blocks. */
@@ -296,7 +293,7 @@ static void put_blocks(cuda_device *c, const packed_args *a, const cuda_packed *
 /* The packed matrix that is multiplied by rows which can be made without knowing more of it; NULL: it is not so. */
 static const cuda_packed *plain_reader(const cuda_device *c, const dev_weight *w, int n_rows) {
     const cuda_packed *p = ((const cuda_weight *)w->packed)->packed;
-    const bool fits = p && !p->order && p->n_units * PACKED_UNIT <= row_threads(p->n_units) * 8 * BLOCKS_PIECES;
+    const bool fits = p && !p->order && p->n_units * PACKED_UNIT <= BLOCKS_THREADS * 8 * BLOCKS_PIECES;
     return fits && is_many(c, n_rows, p) ? p : NULL;
 }
 
@@ -331,80 +328,82 @@ bool cuda_packed_gate(cuda_device *c, const matmul_args *a) {
     return true;
 }
 
-/* How many blocks share the inputs of a tile: that takes the fewest units one after the other, counting what beginning
- * and meeting cost as units. It hangs on the matrix alone, as the order of its sums does. */
-static int choose_share(const cuda_device *c, int n_tiles, int n_units) {
-    const int tiles = (n_tiles + SKINNY_TILES - 1) / SKINNY_TILES, at_once = SKINNY_RESIDENT * c->gpu.multiprocessors;
-    int best = 1, least = INT32_MAX;
-    for (int share = 1; share <= SKINNY_MOST_SHARE && share <= n_units; share++) {
-        const int waves = (tiles * share + at_once - 1) / at_once;
-        const int units = waves * ((n_units + share - 1) / share + SHARE_COST);
-        if (units < least) best = share, least = units;
+_Static_assert(SKINNY_MOST_SHARE < sizeof((cuda_device *)NULL)->clusters / sizeof(int), "a place for each share");
+
+qp_status cuda_packed_ask(cuda_device *c, qp_error *err) {
+    const drv_function kernel = c->kernels[KERNEL_k_skinny_4_32_PLAIN_64];
+    drv_result result = 0;
+    for (unsigned share = 1; has_batches(c) && kernel && share <= SKINNY_MOST_SHARE && !result; share++) {
+        drv_attribute cluster = {.id = DRV_LAUNCH_CLUSTER, .value = {share, 1, 1}};
+        const drv_launch how = {.grid = {(unsigned)c->gpu.multiprocessors / share * share, 1, 1},
+                                .block = {SKINNY_THREADS, 1, 1},
+                                .shared_bytes = (unsigned)c->gpu.most_shared,
+                                .attributes = &cluster,
+                                .n_attributes = 1};
+        result = c->drv.most_clusters(&c->clusters[share], kernel, &how);
     }
-    return best;
+    return result ? drv_failed(&c->drv, result, "cuda: how many clusters run at once", err) : QP_OK;
 }
 
-/* As deep as shared memory allows, the activations first: a place of theirs is free again only when the block behind
- * has been begun. Weights must reach farther than they, or they would wait for each other. */
+/* How many warpgroups multiply in a block, and how many blocks share the inputs of a tile: what ends first, by
+ * times that were measured, in 0.2 us. It hangs on the matrix and the GPU alone, as the order of its sums does. */
+static void choose_cut(const cuda_device *c, k_skinny_args *a, int n_tiles, int n_units) {
+    int best = INT32_MAX;
+    a->groups = a->share = 1;
+    for (int groups = SKINNY_MOST_GROUPS; groups; groups--)
+        for (int share = 1; share <= SKINNY_MOST_SHARE && share <= n_units; share++) {
+            const int tiles = (n_tiles + 4 * groups - 1) / (4 * groups), at_once = c->clusters[share];
+            if (at_once < 1) continue;
+            const int waves = (tiles + at_once - 1) / at_once, units = (n_units + share - 1) / share;
+            const int time = waves * (units * (GROUP_COST * groups + UNIT_COST) + BLOCK_COST);
+            if (time >= best) continue;
+            best = time;
+            a->groups = groups;
+            a->share = share;
+        }
+}
+
+/* As much in flight as shared memory allows. */
 static size_t fit_skinny(const cuda_device *c, k_skinny_args *a, int columns, int unit_bytes) {
-    static const struct depth { int w, x; } depths[] = {{5, 8}, {4, 8}, {3, 8}, {3, 7}, {3, 6}, {3, 5}, {2, 4}, {2, 3}};
-    const int blocks = columns > 64 ? 1 : SKINNY_RESIDENT, room = c->gpu.most_shared / blocks - SHARED_OF_A_BLOCK;
+    static const struct depth {
+        int w, x;
+    } depths[] = {{6, 12}, {5, 12}, {4, 12}, {4, 8}, {3, 8}, {3, 6}, {3, 5}, {2, 5}, {2, 4}, {2, 3}};
     size_t i = 0;
     while (i + 1 < sizeof depths / sizeof *depths &&
-           skinny_shared(columns, unit_bytes, depths[i].w, depths[i].x) > room)
+           skinny_shared(columns, a->groups, unit_bytes, depths[i].w, depths[i].x) > c->gpu.most_shared)
         i++;
     a->w_depth = depths[i].w;
     a->x_depth = depths[i].x;
-    return (size_t)skinny_shared(columns, unit_bytes, a->w_depth, a->x_depth);
+    return (size_t)skinny_shared(columns, a->groups, unit_bytes, a->w_depth, a->x_depth);
 }
 
 static void skinny(cuda_device *c, const packed_args *args, const cuda_packed *p) {
     const int size = args->n_rows <= 32 ? 0 : args->n_rows <= 64 ? 1 : 2, columns = 32 << size;
     k_skinny_args a = {.weights = *args, .x = c->blocks, .row_scale = c->scales};
-    a.share = choose_share(c, args->n_tiles, p->n_units);
+    choose_cut(c, &a, args->n_tiles, p->n_units);
     const size_t shared = fit_skinny(c, &a, columns, p->most_unit_bytes);
-    const int64_t tiles = (args->n_tiles + SKINNY_TILES - 1) / SKINNY_TILES;
+    const int64_t tiles = (args->n_tiles + 4 * a.groups - 1) / (4 * a.groups);
     put_blocks(c, args, p);
-    launch_push(
-        c, (kernel_id)((int)p->skinny + size),
-        (launch_shape){
-            .x = tiles * a.share, .threads = SKINNY_THREADS, .shared_bytes = shared, .cluster = a.share, .early = true},
-        &a, sizeof a);
+    launch_push(c, (kernel_id)((int)p->skinny + size),
+                (launch_shape){.x = tiles * a.share,
+                               .threads = 128 * a.groups + SKINNY_FEEDERS,
+                               .shared_bytes = shared,
+                               .cluster = a.share > 1 ? a.share : 0,
+                               .early = true},
+                &a, sizeof a);
 }
 
-/* Slices of one part: unpacked, then multiplied. */
-static void gemm_part(cuda_device *c, const packed_args *a, const cuda_packed *p, const packed_part *part) {
-    const int fitting = (int)(c->unpacked_bytes / ((size_t)p->n_units * PACKED_UNIT * 2)) / GEMM_SIDE * GEMM_SIDE;
-    const int slice = fitting / PACKED_ROWS; /* tiles */
-    k_unpack_args u = {.weights = *a, .out = c->unpacked, .n_blocks = 4 * p->n_units};
-    k_gemm_args g = {.x = c->blocks,
-                     .w = c->unpacked,
-                     .row_scale = c->scales,
-                     .out_stride = part->out_stride,
-                     .n_rows = a->n_rows,
-                     .n_blocks = 4 * p->n_units,
-                     .add = part->add};
-    u.weights.parts[0] = *part;
-    for (; u.first_tile < part->n_tiles; u.first_tile += slice) {
-        const int first = u.first_tile * PACKED_ROWS, left = part->n_tiles - u.first_tile;
-        u.n_tiles = left < slice ? left : slice;
-        launch_push(c, p->unpack, (launch_shape){.x = 8 * c->gpu.multiprocessors, .threads = UNPACK_THREADS}, &u,
-                    sizeof u);
-        g.n_out = part->n_out - first < u.n_tiles * PACKED_ROWS ? part->n_out - first : u.n_tiles * PACKED_ROWS;
-        g.out = part->out + first;
-        g.bias = part->bias ? part->bias + first : NULL;
-        launch_push(c, KERNEL_k_gemm90,
-                    (launch_shape){.x = c->gpu.multiprocessors / GEMM_CLUSTER * GEMM_CLUSTER,
-                                   .threads = GEMM_THREADS,
-                                   .shared_bytes = GEMM_SHARED,
-                                   .cluster = GEMM_CLUSTER},
-                    &g, sizeof g);
-    }
-}
-
-static void gemm(cuda_device *c, const packed_args *a, const cuda_packed *p) {
-    put_blocks(c, a, p);
-    for (int i = 0; i < a->n_parts; i++) gemm_part(c, a, p, &a->parts[i]);
+static void wide(cuda_device *c, const packed_args *args, const cuda_packed *p) {
+    k_wide_args a = {.weights = *args, .x = c->blocks, .row_scale = c->scales, .w_depth = WIDE_MOST_DEPTH};
+    while (a.w_depth > 2 && wide_shared(p->most_unit_bytes, a.w_depth) > c->gpu.most_shared) a.w_depth--;
+    put_blocks(c, args, p);
+    launch_push(c, p->wide,
+                (launch_shape){.x = c->gpu.multiprocessors / WIDE_CLUSTER * WIDE_CLUSTER,
+                               .threads = WIDE_THREADS,
+                               .shared_bytes = (size_t)wide_shared(p->most_unit_bytes, a.w_depth),
+                               .cluster = WIDE_CLUSTER,
+                               .early = true},
+                &a, sizeof a);
 }
 
 void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
@@ -429,7 +428,7 @@ void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
     if (is_many(c, args.n_rows, p) && args.n_rows <= SKINNY_ROWS)
         skinny(c, &args, p);
     else if (is_many(c, args.n_rows, p))
-        gemm(c, &args, p);
+        wide(c, &args, p);
     else
         matvec(c, &args, p);
 }

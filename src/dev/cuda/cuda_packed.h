@@ -12,7 +12,7 @@
 enum { CUDA_ALIKE_ROWS = 4 };
 
 typedef struct cuda_packed {
-    kernel_id matvec, unpack;
+    kernel_id matvec, wide;
     kernel_id skinny;          /* of 32 rows; 64 and 128 follow */
     int n_units, n_tiles, sum; /* sum: inputs whose activations are summed together */
     int zero, most_unit_bytes;
@@ -38,6 +38,8 @@ void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first);
 bool cuda_packed_norm(cuda_device *c, const norm_args *a);
 bool cuda_packed_gate(cuda_device *c, const matmul_args *a);
 bool cuda_packed_alike(const cuda_packed *a, const cuda_packed *b);
+/* Asks the driver, once, what choosing between kernels needs. */
+qp_status cuda_packed_ask(cuda_device *c, qp_error *err);
 /* Room for steps of so many rows. The lock is held. */
 qp_status cuda_packed_reserve(cuda_device *c, int max_rows, int64_t max_in, qp_error *err);
 /* What that takes. */

@@ -9,7 +9,9 @@ static const struct size {
     int n_out, n_in, n_rows;
 } sizes[] = {{1, 256, 1},    {17, 768, 3},   {40, 512, 4},    {33, 1024, 5},   {130, 512, 16},
              {300, 256, 17}, {67, 1024, 64}, {150, 768, 128}, {67, 1024, 129}, {300, 512, 300}};
-enum { MOST_IN = 1024, MOST_ROWS = 300, MOST_OUT = 300 };
+/* So many outputs that blocks of threads have more than one warpgroup, and share their inputs or do not. */
+static const struct size large[] = {{4100, 1024, 20}, {13000, 256, 70}, {2600, 1024, 128}, {4500, 256, 300}};
+enum { MOST_IN = 1024, MOST_ROWS = 300 };
 
 /* Steps of so many rows sum alike, so a row has the same bits in all of them. */
 static const struct alike { int first, last; } alike[] = {{1, CUDA_ALIKE_ROWS}, {CUDA_ALIKE_ROWS + 1, 128}};
@@ -131,10 +133,10 @@ static void check_pieces(world *w, struct alike is) {
     mem_free(whole);
 }
 
-static void products(device *gpu, const sample_format *f) {
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+static void products(device *gpu, const sample_format *f, const struct size *list, size_t n) {
+    for (size_t i = 0; i < n; i++) {
         world w;
-        build(&w, gpu, f, &sizes[i]);
+        build(&w, gpu, f, &list[i]);
         multiply(&w, w.n_rows);
         check_values(&w);
         for (size_t k = 0; k < sizeof alike / sizeof *alike; k++) check_pieces(&w, alike[k]);
@@ -218,12 +220,25 @@ static void every_format_is_multiplied(void **state) {
     qp_error err;
     if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
     assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
-    for (size_t f = 0; f < SAMPLE_WHOLE; f++) products(gpu, &sample_formats[f]);
+    for (size_t f = 0; f < SAMPLE_WHOLE; f++) products(gpu, &sample_formats[f], sizes, sizeof sizes / sizeof *sizes);
+    dev_close(gpu);
+}
+
+static void large_matrices_are_multiplied(void **state) {
+    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+    device *gpu;
+    qp_error err;
+    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
+    assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
+    for (size_t f = 0; f < SAMPLE_WHOLE; f++) /* one of mixed units, one of equal ones */
+        if (!f || sample_formats[f].id == QUANT_Q4_0)
+            products(gpu, &sample_formats[f], large, sizeof large / sizeof *large);
     dev_close(gpu);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_is_multiplied),
+                                       cmocka_unit_test(large_matrices_are_multiplied),
                                        cmocka_unit_test(norms_and_gates_hand_over)};
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }

@@ -30,10 +30,11 @@ enum {
     DRV_MINOR = 76,
     DRV_MOST_SHARED = 97, /* bytes of shared memory that a block may ask for */
 
-    DRV_FUNCTION_STATIC = 1, /* attributes of a function: bytes of shared memory that it has anyway, */
-    DRV_FUNCTION_SHARED = 8, /* and that a launch may ask for */
-    DRV_STREAM_ALONE = 1,    /* does not wait for the stream of everybody */
-    DRV_EVENT_PLAIN = 2,     /* without time */
+    DRV_FUNCTION_STATIC = 1,   /* attributes of a function: bytes of shared memory that it has anyway, */
+    DRV_FUNCTION_SHARED = 8,   /* and that a launch may ask for; */
+    DRV_FUNCTION_CARVEOUT = 9, /* what of a multiprocessor's is to be shared memory, in hundredths */
+    DRV_STREAM_ALONE = 1,      /* does not wait for the stream of everybody */
+    DRV_EVENT_PLAIN = 2,       /* without time */
     DRV_CAPTURE_RELAXED = 2,
 
     DRV_LAUNCH_CLUSTER = 4, /* attributes of a launch */
@@ -93,6 +94,7 @@ typedef struct drv_launch {
     X(function_get, cuFuncGetAttribute, (int *value, int attribute, drv_function function))                            \
     X(function_set, cuFuncSetAttribute, (drv_function function, int attribute, int value))                             \
     X(launch, cuLaunchKernelEx, (const drv_launch *how, drv_function function, void **args, void **extra))             \
+    X(most_clusters, cuOccupancyMaxActiveClusters, (int *n, drv_function function, const drv_launch *how))             \
     X(capture_begin, cuStreamBeginCapture_v2, (drv_stream stream, int mode))                                           \
     X(capture_end, cuStreamEndCapture, (drv_stream stream, drv_graph * graph))                                         \
     X(graph_make, cuGraphInstantiateWithFlags, (drv_graph_exec * exec, drv_graph graph, unsigned long long flags))     \

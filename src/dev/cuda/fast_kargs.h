@@ -7,33 +7,9 @@
 #include "kargs.h"
 #include "kernels/packed.h"
 
-/* ---- many rows: gemm90.cuh and unpack.cuh ---- */
+/* ---- activations for the tensor cores: blocks.cuh ---- */
 
-enum {
-    GEMM_CLUSTER = 2,
-    GEMM_ROWS = 128,
-    GEMM_OUTS = 256,
-    GEMM_DEPTH = 64,
-    GEMM_STAGES = 4,
-    GEMM_BLOCK = 128 * 64 * 2
-};
-enum { GEMM_STAGE = 3 * GEMM_BLOCK, GEMM_SHARED = GEMM_STAGES * GEMM_STAGE + 1024 + 128, GEMM_THREADS = 384 };
-
-typedef struct k_gemm_args {
-    const uint8_t *x, *w;   /* blocks [rows / 128][n_blocks], [outs / 128][n_blocks], there for whole tiles */
-    const float *row_scale; /* [n_rows]: multiplies the row's results */
-    const float *bias;      /* [n_out] or NULL */
-    float *out;
-    int64_t out_stride;
-    int32_t n_rows, n_out, n_blocks, add;
-} k_gemm_args;
-
-/* Tiles of packed weights as blocks [n_tiles / 8][n_blocks]. */
-typedef struct k_unpack_args {
-    packed_args weights; /* of one part */
-    uint8_t *out;
-    int32_t n_blocks, first_tile, n_tiles;
-} k_unpack_args;
+enum { GEMM_BLOCK = 128 * 64 * 2 }; /* bytes of 128 rows x 64 inputs as float16 */
 
 /* Activations as blocks. */
 typedef struct k_blocks_args {
@@ -43,7 +19,6 @@ typedef struct k_blocks_args {
     uint8_t *out;
     float *row_scale; /* what the row must be multiplied by afterwards */
     int32_t n_in, n_blocks;
-    int32_t spread, unused;   /* as skinny90.cuh wants the inputs of each 16 */
     const float *with, *bias; /* of a norm: its weights, NULL for ones, and what is added, NULL for nothing; of a gate:
                                * the other factor, which lies as x does */
     int32_t is_layer;
@@ -56,28 +31,55 @@ enum { BLOCKS_PIECES = 4, BLOCKS_THREADS = 896 };
 /* ---- batches: skinny90.cuh ---- */
 
 enum {
-    SKINNY_GROUPS = 2, /* warpgroups that multiply */
-    SKINNY_TILES = 4 * SKINNY_GROUPS,
-    SKINNY_THREADS = 128 * SKINNY_GROUPS + 32,
-    SKINNY_MOST_DEPTH = 8,
+    SKINNY_MOST_GROUPS = 3, /* warpgroups that multiply, four tiles each */
+    SKINNY_FEEDERS = 128,   /* threads */
+    SKINNY_THREADS = 128 * SKINNY_MOST_GROUPS + SKINNY_FEEDERS,
+    SKINNY_MOST_DEPTH = 16,
     SKINNY_MOST_SHARE = 8,
     SKINNY_ROWS = 128
 };
 
 typedef struct k_skinny_args {
     packed_args weights;
-    const uint8_t *x;         /* blocks [n_blocks], spread */
-    const float *row_scale;   /* as k_gemm_args has it */
+    const uint8_t *x;         /* blocks [n_blocks] */
+    const float *row_scale;   /* [n_rows]: multiplies the row's results */
     int32_t share;            /* blocks of a cluster, which share the inputs */
     int32_t w_depth, x_depth; /* units and blocks in flight */
-    int32_t unused;
+    int32_t groups;           /* warpgroups that multiply */
 } k_skinny_args;
 
+/* Floats from a row of sums to the next. */
+PACKED_INLINE int skinny_line(int groups) { return groups * 4 * PACKED_ROWS + 4; }
+
 /* Rings, barriers, and the room to begin where 1024 bytes do; the sums lie where the rings were. */
-PACKED_INLINE int skinny_shared(int columns, int unit_bytes, int w_depth, int x_depth) {
-    const int rings = w_depth * SKINNY_TILES * unit_bytes + x_depth * columns * 128;
-    const int sums = columns * (SKINNY_TILES * PACKED_ROWS + 4) * 4;
+PACKED_INLINE int skinny_shared(int columns, int groups, int unit_bytes, int w_depth, int x_depth) {
+    const int rings = w_depth * groups * 4 * unit_bytes + x_depth * columns * 128;
+    const int sums = columns * skinny_line(groups) * 4;
     return 1024 + (rings + 4 * 8 * SKINNY_MOST_DEPTH > sums ? rings + 4 * 8 * SKINNY_MOST_DEPTH : sums);
+}
+
+/* ---- many rows: wide90.cuh ---- */
+
+enum {
+    WIDE_CLUSTER = 2,
+    WIDE_ROWS = 256,  /* of activations */
+    WIDE_TILES = 8,   /* of weights */
+    WIDE_X_DEPTH = 4, /* blocks in flight */
+    WIDE_X_BYTES = WIDE_ROWS * 128,
+    WIDE_THREADS = 384,
+    WIDE_MOST_DEPTH = 4
+};
+
+typedef struct k_wide_args {
+    packed_args weights;
+    const uint8_t *x;        /* blocks [rows / 128][n_blocks], there for whole tiles */
+    const float *row_scale;  /* as k_skinny_args has it */
+    int32_t w_depth, unused; /* units in flight */
+} k_wide_args;
+
+PACKED_INLINE int wide_shared(int unit_bytes, int w_depth) {
+    return 1024 + WIDE_X_DEPTH * WIDE_X_BYTES + w_depth * WIDE_TILES * unit_bytes +
+           16 * (WIDE_X_DEPTH + WIDE_MOST_DEPTH);
 }
 
 /* ---- attention: attend_decode.cuh and attend_prefill.cuh ---- */
@@ -97,6 +99,8 @@ typedef struct k_decode_args {
     int32_t n_heads, n_kv_heads, n_splits, window, chunk;
     float scale, cap;
     int32_t singles; /* spans of one row are cut at pages, others are not */
+    int32_t ring;    /* groups of tokens that a warp has room for, at most ATTEND_RING */
+    int32_t unused;
 } k_decode_args;
 
 /* Of so many bits: a block of 32 elements of 16 tokens' keys, and of one value (kv_quant.h). */
@@ -108,6 +112,6 @@ static inline int attend_coded_shared(int dim, int key_bits, int value_bits) {
     return ATTEND_WARPS * (ATTEND_RING * slot + ATTEND_GROUP * dim * 4);
 }
 
-static inline int attend_decode_shared(int dim) { return ATTEND_WARPS * ATTEND_RING * ATTEND_GROUP * dim * 4; }
+static inline int attend_decode_shared(int dim, int ring) { return ATTEND_WARPS * ring * ATTEND_GROUP * dim * 4; }
 
 #endif

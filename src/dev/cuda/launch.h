@@ -51,7 +51,7 @@
 #define FAST_SKINNY(name) X(k_skinny_##name##_32) X(k_skinny_##name##_64) X(k_skinny_##name##_128)
 #define FAST_SAME(bits, group, scales)                                                                                 \
     X(k_matvec_##bits##_##group##_##scales)                                                                            \
-    X(k_unpack_##bits##_##group##_##scales) FAST_SKINNY(bits##_##group##_##scales)
+    X(k_wide_##bits##_##group##_##scales) FAST_SKINNY(bits##_##group##_##scales)
 #define FAST_KERNELS                                                                                                   \
     X(k_blocks)                                                                                                        \
     X(k_blocks_norm)                                                                                                   \
@@ -62,7 +62,6 @@
     X(k_blocks_gate_4)                                                                                                 \
     X(k_blocks_gate_5)                                                                                                 \
     X(k_blocks_gate_6)                                                                                                 \
-    X(k_gemm90)                                                                                                        \
     X(k_decode_64)                                                                                                     \
     X(k_decode_128)                                                                                                    \
     X(k_decode_64_q8)                                                                                                  \
@@ -73,7 +72,12 @@
     X(k_decode_128_q4)                                                                                                 \
     X(k_decode_coded_merge)                                                                                            \
     X(k_decode_merge)                                                                                                  \
-    X(k_prefill_64) X(k_prefill_128) X(k_matvec_mixed) X(k_unpack_mixed) FAST_SKINNY(mixed) PACKED_SAMES(FAST_SAME)
+    X(k_prefill_64)                                                                                                    \
+    X(k_prefill_128)                                                                                                   \
+                                                                                                                       \
+    X(k_turn_64)                                                                                                       \
+    X(k_turn_64_one)                                                                                                   \
+    X(k_turn_128) X(k_turn_128_one) X(k_matvec_mixed) X(k_wide_mixed) FAST_SKINNY(mixed) PACKED_SAMES(FAST_SAME)
 
 typedef enum kernel_id {
 #define X(name) KERNEL_##name,

@@ -191,7 +191,9 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void
     }
     wait_copies<0>();
     __syncthreads();
-    merge_warps<DIM>(a, h, (float *)shared, head, n_heads);
+    merge_warps<DIM>(h, (float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
+        put_part<DIM>(a, head + n, d, o, max, total);
+    });
 }
 
 /* attend_merge with the result rotated back: the block's threads are the elements of one head. */

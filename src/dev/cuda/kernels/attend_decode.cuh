@@ -108,10 +108,10 @@ __device__ __forceinline__ void read_queries(uint32_t q[DIM / 16][4], const floa
         }
 }
 
-/* Warps meet in shared memory, in their order: [warp][head][dim], then maxima and sums. */
-template <int DIM>
-__device__ __forceinline__ void merge_warps(const k_decode_args &a, const head_state<DIM> &h, float *shared, int head,
-                                            int n_heads) {
+/* Warps meet in shared memory, in their order: [warp][head][dim], then maxima and sums. put(head, element, value,
+ * maximum, sum) gets what comes out. */
+template <int DIM, class PUT>
+__device__ __forceinline__ void merge_warps(const head_state<DIM> &h, float *shared, int n_heads, PUT put) {
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     float *mine = shared + (warp * ATTEND_HEADS + g) * DIM, *sums = shared + ATTEND_WARPS * ATTEND_HEADS * DIM;
     float sum = h.sum;
@@ -131,10 +131,26 @@ __device__ __forceinline__ void merge_warps(const k_decode_args &a, const head_s
             total = fmaf(k, sums[2 * (w * ATTEND_HEADS + n) + 1], total);
             o = fmaf(k, shared[(w * ATTEND_HEADS + n) * DIM + d], o);
         }
-        const size_t at = ((size_t)blockIdx.z * a.n_heads + head + n) * a.n_splits + blockIdx.x;
-        a.part[at * DIM + d] = o;
-        if (d == 0) a.part_sums[2 * at] = max, a.part_sums[2 * at + 1] = total;
+        put(n, d, o, max, total);
     }
+}
+
+/* A page's result waits for the others. */
+template <int DIM>
+__device__ __forceinline__ void put_part(const k_decode_args &a, int head, int d, float o, float max, float total) {
+    const size_t at = ((size_t)blockIdx.z * a.n_heads + head) * a.n_splits + blockIdx.x;
+    a.part[at * DIM + d] = o;
+    if (d == 0) a.part_sums[2 * at] = max, a.part_sums[2 * at + 1] = total;
+}
+
+/* The only page's result: what merged_value makes of one. */
+template <int DIM>
+__device__ __forceinline__ void put_whole(const k_decode_args &a, int row, int head, int d, float o, float max,
+                                          float total) {
+    const float sink = a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY, k = exp2_fast(max - fmaxf(max, sink));
+    float sum = fmaf(k, total, 0);
+    if (a.sinks) sum += exp2_fast(sink - fmaxf(max, sink));
+    a.out[((size_t)row * a.n_heads + head) * DIM + d] = fmaf(k, o, 0) / sum;
 }
 
 /* Grid: pages, KV heads x blocks of eight query heads, spans of one row. */
@@ -156,7 +172,7 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     const int first = max(seen - page * PAGE_TOKENS, 0) / PAGE_GROUP;
     const int end = min(pos - page * PAGE_TOKENS, PAGE_TOKENS - 1) / PAGE_GROUP + 1;
     const size_t at = (size_t)a.pages[span.pages + page] * a.page_stride + (size_t)kv_head * PAGE_TOKENS * DIM * 2;
-    const uint32_t ring = shared_address(shared) + warp * ATTEND_RING * SLOT;
+    const uint32_t ring = shared_address(shared) + warp * a.ring * SLOT;
     const uint64_t policy = evict_first();
     auto fetch = [&](int group, int slot) {
         const size_t of = at + (size_t)group * PAGE_GROUP * DIM * 2;
@@ -183,7 +199,12 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     }
     wait_copies<0>();
     __syncthreads();
-    merge_warps<DIM>(a, h, (float *)shared, head, n_heads);
+    merge_warps<DIM>(h, (float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
+        if (a.n_splits == 1)
+            put_whole<DIM>(a, row, head + n, d, o, max, total);
+        else
+            put_part<DIM>(a, head + n, d, o, max, total);
+    });
 }
 
 /* This thread's element of the block's head, of pages in ascending order. */

@@ -1,9 +1,10 @@
-/* blocks.cuh — rows of activations as float16 in the blocks that gemm90.cuh and skinny90.cuh multiply.
+/* blocks.cuh — rows of activations as float16 in the blocks that skinny90.cuh and wide90.cuh multiply.
  *
- * Instances are spelled in blocks.cu. Rows come as they are, behind a norm, or behind a gate; the latter two spare the
- * float32 result where nobody but the product reads it. One block of threads makes a row: each thread keeps its inputs
- * in registers, for they are needed more than once: the row is multiplied by the power of two that brings its greatest
- * below 2^14, and that is known last. */
+ * Instances are spelled in blocks.cu. Blocks are of 128 rows x 64 inputs and lie as wgmma.cuh tells, one after the
+ * other along the inputs; inputs of each 16 are exchanged as operands90.cuh has those of weights. Rows come as they
+ * are, behind a norm, or behind a gate; the latter two spare the float32 result where nobody but the product reads it.
+ * One block of threads makes a row: each thread keeps its inputs in registers, for they are needed more than once: the
+ * row is multiplied by the power of two that brings its greatest below 2^14, and that is known last. */
 #ifndef KERNELS_BLOCKS_CUH
 #define KERNELS_BLOCKS_CUH
 
@@ -49,6 +50,16 @@ __device__ __forceinline__ void read_row(row_inputs &r, const k_blocks_args &a, 
     for_pieces(r.first, a.n_blocks * 64, [&](int i, int k) { read_inputs(r.v[i], from, row, k); });
 }
 
+/* Elements k .. k + 7 of a vector that has n, 0 behind it. */
+__device__ __forceinline__ void read_eight(float v[8], const float *from, int k, int n) {
+    if (k + 8 <= n && !((uintptr_t)from & 15)) {
+        const float4 lo = __ldg((const float4 *)(from + k)), hi = __ldg((const float4 *)(from + k + 4));
+        v[0] = lo.x, v[1] = lo.y, v[2] = lo.z, v[3] = lo.w, v[4] = hi.x, v[5] = hi.y, v[6] = hi.z, v[7] = hi.w;
+        return;
+    }
+    for (int j = 0; j < 8; j++) v[j] = k + j < n ? __ldg(from + k + j) : 0;
+}
+
 /* What is behind n_in is 0 and stays so. */
 __device__ __forceinline__ void norm_row(row_inputs &r, const k_blocks_args &a, float *room) {
     float mean = 0, sum = 0;
@@ -67,9 +78,15 @@ __device__ __forceinline__ void norm_row(row_inputs &r, const k_blocks_args &a, 
     });
     const float scale = 1 / sqrtf(block_total(sum, room) / (float)a.n_in + a.eps);
     for_pieces(0, a.n_in, [&](int i, int k) {
-        for (int j = 0; j < 8 && k + j < a.n_in; j++) {
-            const float y = r.v[i][j] * scale * (a.with ? __ldg(a.with + k + j) : 1);
-            r.v[i][j] = a.bias ? y + __ldg(a.bias + k + j) : y;
+        float with[8];
+        for (int j = 0; j < 8; j++) r.v[i][j] *= scale;
+        if (a.with) {
+            read_eight(with, a.with, k, a.n_in);
+            for (int j = 0; j < 8; j++) r.v[i][j] *= with[j];
+        }
+        if (a.bias) {
+            read_eight(with, a.bias, k, a.n_in);
+            for (int j = 0; j < 8; j++) r.v[i][j] += with[j];
         }
     });
 }
@@ -93,17 +110,13 @@ __device__ __forceinline__ float greatest(const row_inputs &r, int width, float 
 __device__ __forceinline__ void put_row(const row_inputs &r, const k_blocks_args &a, int row, float scale) {
     for_pieces(r.first, a.n_blocks * 64, [&](int i, int k) {
         const float *v = r.v[i];
-        uint4 out;
-        out.x = pack_half(v[0] * scale, v[1] * scale), out.y = pack_half(v[2] * scale, v[3] * scale);
-        out.z = pack_half(v[4] * scale, v[5] * scale), out.w = pack_half(v[6] * scale, v[7] * scale);
         uint8_t *block = a.out + ((size_t)(row / 128) * a.n_blocks + k / 64) * GEMM_BLOCK;
-        if (!a.spread) {
-            *(uint4 *)(block + swizzled(row % 128, k % 64 / 8)) = out;
-        } else { /* inputs 4 t, 4 t + 1 of 16 stand where lane t has its first two, the next in the second half */
-            const int piece = k % 64 / 16 * 2, at = k % 16;
-            *(uint2 *)(block + swizzled(row % 128, piece) + at) = make_uint2(out.x, out.z);
-            *(uint2 *)(block + swizzled(row % 128, piece + 1) + at) = make_uint2(out.y, out.w);
-        }
+        /* inputs 4 t, 4 t + 2 of 16 stand where lane t has its first two, the others in the second half */
+        const int piece = k % 64 / 16 * 2, at = k % 16;
+        *(uint2 *)(block + swizzled(row % 128, piece) + at) =
+            make_uint2(pack_half(v[0] * scale, v[2] * scale), pack_half(v[4] * scale, v[6] * scale));
+        *(uint2 *)(block + swizzled(row % 128, piece + 1) + at) =
+            make_uint2(pack_half(v[1] * scale, v[3] * scale), pack_half(v[5] * scale, v[7] * scale));
     });
 }
 

@@ -1,6 +1,6 @@
 /* digits.cuh — codes of 2 to 8 bits times activations of two int8 digits, on the tensor cores.
  *
- * Used by matvec.cuh; its codes by skinny90.cuh and unpack.cuh, too. An activation is a whole number of 15 bits times
+ * Used by matvec.cuh; its codes by operands90.cuh, too. An activation is a whole number of 15 bits times
  * one scale per 128 inputs, split into two digits of seven bits that stand in neighbouring columns of one m16n8k32
  * product: the sums inside a group are exact, cannot overflow, and are more accurate than float16 activations. Codes
  * stay unsigned; zeros and minima are taken off by the sum of a group's activations.

@@ -1,76 +1,18 @@
 /* skinny90.cuh — a batch of rows times packed weights on Hopper: out[row][n] = sum over k of x[row][k] w[n][k].
  *
- * Instances are spelled in skinny90.cu; cuda_packed.c takes them for the steps between matvec.cuh and gemm90.cuh. The
+ * Instances are spelled in skinny90.cu; cuda_packed.c takes them for the steps between matvec.cuh and wide90.cuh. The
  * weights are the product's first operand and become float16 in registers (their codes already lie as that operand
  * does), so they pass through shared memory once, packed. The activations are the second: blocks of 64 inputs that
- * unpack.cuh makes. One warp copies, two warpgroups multiply 64 weight rows each.
+ * blocks.cuh makes. Up to three warpgroups multiply 64 weight rows each by the same activations, for these come out of
+ * the L2 cache once for each block of threads, and are more bytes than the weights; one warp copies either.
  *
  * A cluster shares a tile of outputs and cuts its inputs among its blocks: all multiprocessors have work even where
  * there are few outputs. The sums meet in their order through the cluster's shared memory. How many blocks that are
- * depends on the matrix alone, so a row's bits do not depend on the number of rows. */
+ * depends on the matrix and the GPU alone, so a row's bits do not depend on the number of rows. */
 #ifndef KERNELS_SKINNY90_CUH
 #define KERNELS_SKINNY90_CUH
 
-#include "unpack.cuh"
-
-/* ---- weights ---- */
-
-/* This lane's words of block b of a unit. */
-template <int BITS> __device__ __forceinline__ void load_words(uint32_t w[BITS], uint32_t unit, int b) {
-    const uint32_t lane = unit + threadIdx.x % 32 * 16;
-    auto at = [&](int word) { return lane + word / 4 * 512 + word % 4 * 4; };
-    if (BITS % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < BITS; i += 4) {
-            const uint4 v = load_shared16(at(b * BITS + i));
-            w[i] = v.x, w[i + 1] = v.y, w[i + 2] = v.z, w[i + 3] = v.w;
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < BITS; i++) w[i] = load_shared4(at(b * BITS + i));
-    }
-}
-
-/* Block b of a unit as the first operand of four products of 16 inputs. */
-template <int BITS, int GROUP, int SCALES>
-__device__ __forceinline__ void block_operands(uint32_t a[4][4], uint32_t unit, int b, int zero, float unit_of) {
-    constexpr int F = Code<BITS>::factor;
-    const int g = threadIdx.x % 32 / 4;
-    uint32_t w[BITS], c[2][4];
-    load_words<BITS>(w, unit, b);
-    Code<BITS>::unpack(w, c);
-    unit_scales s;
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        if (q == 0 || q * 16 % GROUP == 0)
-            s.set(read_scale<SCALES, GROUP>(unit + BITS * 512, (b * 64 + q * 16) / GROUP, g, zero), unit_of);
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            half2 v[2];
-            code_values<SCALES>(v, c[q / 2][q % 2 * 2 + e] / (q / 2 ? F : 1), s.zero[e], s.d[e], s.min[e]);
-            a[q][e] = *reinterpret_cast<const uint32_t *>(&v[0]);
-            a[q][2 + e] = *reinterpret_cast<const uint32_t *>(&v[1]);
-        }
-    }
-}
-
-template <int BITS, int GROUP, int SCALES>
-__device__ __forceinline__ void operands(const same_units<BITS, GROUP, SCALES> &is, uint32_t a[4][4], uint32_t unit,
-                                         int, int b, float unit_of) {
-    block_operands<BITS, GROUP, SCALES>(a, unit, b, is.zero, unit_of);
-}
-
-__device__ __forceinline__ void operands(const mixed_units &is, uint32_t a[4][4], uint32_t unit, int u, int b,
-                                         float unit_of) {
-    switch (__ldg(&is.table[u].kind)) {
-#define X(bits, group)                                                                                                 \
-    case PACKED_KIND(bits, group):                                                                                     \
-        block_operands<bits, group, PACKED_PLAIN>(a, unit, b, 1 << (bits - 1), unit_of);                               \
-        break;
-        PACKED_MIXES(X)
-#undef X
-    }
-}
+#include "operands90.cuh"
 
 /* ---- the places of a block of threads ---- */
 
@@ -78,148 +20,159 @@ struct skinny_place {
     uint32_t w, x, w_full, w_empty, x_full, x_empty;
     int rank, share; /* of the cluster's blocks */
     int first, end;  /* units */
-    int tile;        /* first of SKINNY_TILES */
+    int tiles, tile; /* so many from there on */
+    int slot_bytes;
     __device__ __forceinline__ skinny_place(const k_skinny_args &a, uint32_t base, int slot, int columns)
-        : x(base), rank((int)cluster_rank()), share(a.share) {
+        : x(base), rank((int)cluster_rank()), share(a.share), tiles(4 * a.groups) {
         w = x + a.x_depth * columns * 128;
-        w_full = w + a.w_depth * SKINNY_TILES * slot;
+        w_full = w + a.w_depth * tiles * slot;
         w_empty = w_full + 8 * SKINNY_MOST_DEPTH;
         x_full = w_empty + 8 * SKINNY_MOST_DEPTH;
         x_empty = x_full + 8 * SKINNY_MOST_DEPTH;
         first = rank * a.weights.n_units / share, end = (rank + 1) * a.weights.n_units / share;
-        tile = (int)blockIdx.x / share * SKINNY_TILES;
+        tile = (int)blockIdx.x / share * tiles;
+        slot_bytes = slot;
+    }
+    __device__ __forceinline__ uint32_t unit(int stage) const {
+        return w + (stage * tiles + (int)threadIdx.x / 32) * slot_bytes;
+    }
+    __device__ __forceinline__ void release_w(int stage) const {
+        if (threadIdx.x % 32 == 0) barrier_arrive_here(w_empty + 8 * stage);
+    }
+    __device__ __forceinline__ void release_x(int stage) const {
+        if (threadIdx.x % 128 == 0) barrier_arrive_here(x_empty + 8 * stage);
     }
 };
 
-/* Which part has tile t, which becomes its number in there. */
-__device__ __forceinline__ const packed_part *find_part(const packed_args &a, int *t) {
-    int p = 0;
-    while (p + 1 < a.n_parts && *t >= a.parts[p].n_tiles) *t -= a.parts[p++].n_tiles;
-    return &a.parts[p];
+/* By the threads that multiply. */
+__device__ __forceinline__ void groups_meet(int threads) { asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory"); }
+
+/* The same, of all blocks that share a tile: what they have written may be read. */
+__device__ __forceinline__ void skinny_meet(int share, int threads) {
+    __syncwarp();
+    if (share > 1)
+        cluster_sync();
+    else
+        groups_meet(threads);
 }
 
-/* By one warp: lane i copies tile i's units, and the first lane the activations. */
+/* By one warp: lane i copies tile i's units. Weights wait for nobody. */
 template <class UNITS>
-__device__ __forceinline__ void skinny_feed(const k_skinny_args &a, const UNITS &units, const skinny_place &at,
-                                            int columns) {
-    const int lane = threadIdx.x % 32, there = min(SKINNY_TILES, a.weights.n_tiles - at.tile),
-              slot = units.slot_bytes();
-    int t = at.tile + min(lane, there - 1), sent = at.first, w_stage = 0, w_parity = 1, x_stage = 0, x_parity = 1;
+__device__ __forceinline__ void skinny_feed_weights(const k_skinny_args &a, const UNITS &units,
+                                                    const skinny_place &at) {
+    const int lane = threadIdx.x % 32, there = min(at.tiles, a.weights.n_tiles - at.tile), slot = units.slot_bytes();
+    int t = at.tile + min(lane, there - 1);
+    ring_place to(a.w_depth, 1);
     const packed_part *part = find_part(a.weights, &t);
     const uint8_t *from = part->tiles + t * units.tile_bytes();
-    auto send = [&] {
-        const uint32_t full = at.w_full + 8 * w_stage;
-        barrier_wait(at.w_empty + 8 * w_stage, w_parity);
-        const int bytes = units.bytes(sent);
+    const uint64_t policy = evict_first();
+    for (int u = at.first; u < at.end; u++) {
+        const uint32_t full = at.w_full + 8 * to.stage;
+        const int bytes = units.bytes(u);
+        barrier_wait(at.w_empty + 8 * to.stage, to.parity);
         if (lane == 0) barrier_expect(full, there * bytes);
         __syncwarp();
         if (lane < there)
-            copy_bulk(at.w + (w_stage * SKINNY_TILES + lane) * slot, from + units.offset(sent), bytes, full);
-        sent++;
-        if (++w_stage == a.w_depth) w_stage = 0, w_parity ^= 1;
-    };
-    const int lag = (a.x_depth + 3) / 4; /* units: what is that far behind has been read when its activations have */
-    while (sent < at.end && sent - at.first < a.w_depth) send(); /* weights wait for nobody */
-    wait_for_previous();
-    for (int u = at.first; u < at.end; u++) {
-        for (int b = 0; b < 4; b++) {
-            const uint32_t full = at.x_full + 8 * x_stage;
-            barrier_wait(at.x_empty + 8 * x_stage, x_parity);
-            if (lane == 0) {
-                barrier_expect(full, columns * 128);
-                copy_bulk(at.x + x_stage * columns * 128, a.x + (size_t)(4 * u + b) * GEMM_BLOCK, columns * 128, full);
-            }
-            if (++x_stage == a.x_depth) x_stage = 0, x_parity ^= 1;
-        }
-        if (u - at.first >= lag && sent < at.end) send();
+            copy_bulk_once(at.w + (to.stage * at.tiles + lane) * slot, from + units.offset(u), bytes, full, policy);
+        to.step();
     }
 }
 
-/* ---- products ---- */
-
-/* d: weight rows g and g + 8 of a warp's tile, activation rows 8 i + 2 t and the next. */
-template <class UNITS, int COLUMNS>
-__device__ __forceinline__ void skinny_multiply(float d[COLUMNS / 2], const k_skinny_args &a, const UNITS &units,
-                                                const skinny_place &at) {
-    const int warp = threadIdx.x / 32, slot = units.slot_bytes();
-    int w_stage = 0, w_parity = 0, x_stage = 0, x_parity = 0, last = 0;
-    uint32_t w[2][4][4];
-#pragma unroll
-    for (int i = 0; i < COLUMNS / 2; i++) d[i] = 0;
-    for (int u = at.first; u < at.end; u++) {
-        barrier_wait(at.w_full + 8 * w_stage, w_parity);
-        const uint32_t unit = at.w + (w_stage * SKINNY_TILES + warp) * slot;
-#pragma unroll
-        for (int b = 0; b < 4; b++) {
-            operands(units, w[b % 2], unit, u, b, a.weights.unit);
-            barrier_wait(at.x_full + 8 * x_stage, x_parity);
-            const uint64_t x = operand(at.x + x_stage * COLUMNS * 128);
-            wgmma_begin();
-#pragma unroll
-            for (int q = 0; q < 4; q++) wgmma_weights<COLUMNS>(d, w[b % 2][q], x + 2 * q);
-            wgmma_commit();
-            wgmma_wait<1>();
-            if ((b || u > at.first) && threadIdx.x % 128 == 0) barrier_arrive_here(at.x_empty + 8 * last);
-            last = x_stage;
-            if (++x_stage == a.x_depth) x_stage = 0, x_parity ^= 1;
-        }
-        __syncwarp(); /* all lanes have read the unit */
-        if (threadIdx.x % 32 == 0) barrier_arrive_here(at.w_empty + 8 * w_stage);
-        if (++w_stage == a.w_depth) w_stage = 0, w_parity ^= 1;
+/* By one lane. */
+__device__ __forceinline__ void skinny_feed_activations(const k_skinny_args &a, const skinny_place &at, int columns) {
+    const uint8_t *from = a.x + (size_t)at.first * 4 * GEMM_BLOCK;
+    ring_place to(a.x_depth, 1);
+    wait_for_previous();
+    for (int b = 4 * at.first; b < 4 * at.end; b++, from += GEMM_BLOCK) {
+        const uint32_t full = at.x_full + 8 * to.stage;
+        barrier_wait(at.x_empty + 8 * to.stage, to.parity);
+        barrier_expect(full, columns * 128);
+        copy_bulk(at.x + to.stage * columns * 128, from, columns * 128, full);
+        to.step();
     }
-    wgmma_wait<0>();
 }
 
 /* ---- results ---- */
 
-enum { SKINNY_WIDTH = SKINNY_TILES * PACKED_ROWS, SKINNY_LINE = SKINNY_WIDTH + 4 };
-
-__device__ __forceinline__ void put_outputs(const packed_part &to, const float sum[4], int row, int out) {
-    float *at = to.out + row * to.out_stride + out;
-    float4 v = make_float4(sum[0], sum[1], sum[2], sum[3]);
-    if (out + 4 <= to.n_out && !(to.out_stride & 3) && !((uintptr_t)to.out & 15)) {
-        if (to.bias) {
-            v.x += __ldg(to.bias + out), v.y += __ldg(to.bias + out + 1);
-            v.z += __ldg(to.bias + out + 2), v.w += __ldg(to.bias + out + 3);
-        }
-        if (to.add) {
+/* Four outputs of a row that lie side by side. */
+struct skinny_outputs {
+    const packed_part *to;
+    float *at;
+    int out;
+    bool whole;
+    __device__ __forceinline__ skinny_outputs(const packed_args &a, int row, int tile, int column) {
+        int t = tile + column / PACKED_ROWS;
+        to = find_part(a, &t);
+        out = t * PACKED_ROWS + column % PACKED_ROWS;
+        at = to->out + row * to->out_stride + out;
+        whole = out + 4 <= to->n_out && !(to->out_stride & 3) && !((uintptr_t)to->out & 15);
+    }
+    __device__ __forceinline__ float4 before() const { /* what is added to, and the bias */
+        float v[4] = {0, 0, 0, 0};
+        if (to->add && whole) {
             const float4 old = __ldcg((const float4 *)at);
-            v.x += old.x, v.y += old.y, v.z += old.z, v.w += old.w;
+            v[0] = old.x, v[1] = old.y, v[2] = old.z, v[3] = old.w;
         }
-        *(float4 *)at = v;
-        return;
+        for (int i = 0; i < 4 && (to->bias || !whole); i++) {
+            if (out + i >= to->n_out) break;
+            if (to->add && !whole) v[i] = __ldcg(at + i);
+            if (to->bias) v[i] += __ldg(to->bias + out + i);
+        }
+        return make_float4(v[0], v[1], v[2], v[3]);
     }
-    for (int i = 0; i < 4 && out + i < to.n_out; i++) {
-        const float value = sum[i] + (to.bias ? __ldg(to.bias + out + i) : 0);
-        at[i] = to.add ? __ldcg(at + i) + value : value;
+    __device__ __forceinline__ void put(float4 v) const {
+        const float each[4] = {v.x, v.y, v.z, v.w};
+        if (whole)
+            *(float4 *)at = v;
+        else
+            for (int i = 0; i < 4 && out + i < to->n_out; i++) at[i] = each[i];
     }
+};
+
+/* The sums of all blocks at the same place, in the blocks' order. */
+__device__ __forceinline__ float4 sum_of_blocks(uint32_t place, int share) {
+    float4 each[SKINNY_MOST_SHARE], sum;
+#pragma unroll
+    for (int s = 0; s < SKINNY_MOST_SHARE; s++)
+        if (s < share) each[s] = load_cluster16(place, s);
+    sum = each[0];
+#pragma unroll
+    for (int s = 1; s < SKINNY_MOST_SHARE; s++)
+        if (s < share) sum.x += each[s].x, sum.y += each[s].y, sum.z += each[s].z, sum.w += each[s].w;
+    return sum;
 }
 
-/* Sums of all blocks lie at the same place of their shared memory; each block stores its share of the rows. */
+/* Sums of all blocks lie at the same place of their shared memory; each block stores its share of the rows. What comes
+ * from far away is asked for before the blocks meet. */
 __device__ __forceinline__ void skinny_store(const k_skinny_args &a, uint32_t sums, const skinny_place &at) {
     const int first = at.rank * a.weights.n_rows / at.share, n = (at.rank + 1) * a.weights.n_rows / at.share - first;
-    for (int i = threadIdx.x; i < n * (SKINNY_WIDTH / 4); i += SKINNY_GROUPS * 128) {
-        const int row = first + i / (SKINNY_WIDTH / 4), column = i % (SKINNY_WIDTH / 4) * 4;
-        int t = at.tile + column / PACKED_ROWS;
-        if (t >= a.weights.n_tiles) continue;
-        float sum[4] = {0, 0, 0, 0};
-        for (int s = 0; s < at.share; s++) {
-            const float4 v = load_cluster16(sums + (row * SKINNY_LINE + column) * 4, s);
-            sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
-        }
-        const float scale = __ldcg(a.row_scale + row);
-        for (int j = 0; j < 4; j++) sum[j] *= scale;
-        const packed_part *to = find_part(a.weights, &t);
-        put_outputs(*to, sum, row, t * PACKED_ROWS + column % PACKED_ROWS);
+    const int wide = 16 * a.groups, line = skinny_line(a.groups); /* pieces of four, floats */
+    const int there = min(wide, (a.weights.n_tiles - at.tile) * (PACKED_ROWS / 4));
+    bool met = false;
+    for (int i = threadIdx.x; i < n * wide || !met; i += a.groups * 128) {
+        const int row = first + i / wide, piece = i % wide;
+        const bool mine = i < n * wide && piece < there;
+        const skinny_outputs to(a.weights, mine ? row : 0, at.tile, mine ? 4 * piece : 0);
+        float scale = 0;
+        float4 v = make_float4(0, 0, 0, 0);
+        if (mine) v = to.before(), scale = __ldcg(a.row_scale + row);
+        if (!met) skinny_meet(at.share, a.groups * 128);
+        met = true;
+        if (!mine) continue;
+        const float4 sum = sum_of_blocks(sums + (row * line + 4 * piece) * 4, at.share);
+        v.x = fmaf(sum.x, scale, v.x), v.y = fmaf(sum.y, scale, v.y);
+        v.z = fmaf(sum.z, scale, v.z), v.w = fmaf(sum.w, scale, v.w);
+        to.put(v);
     }
 }
 
-template <int COLUMNS> __device__ __forceinline__ void put_sums(uint32_t sums, const float d[COLUMNS / 2]) {
-    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+template <int COLUMNS>
+__device__ __forceinline__ void put_sums(const k_skinny_args &a, uint32_t sums, const float d[COLUMNS / 2]) {
+    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, line = skinny_line(a.groups);
 #pragma unroll
     for (int i = 0; i < COLUMNS / 2; i++) {
         const int row = i / 4 * 8 + 2 * t + i % 2, column = warp * PACKED_ROWS + g + i % 4 / 2 * 8;
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(sums + (row * SKINNY_LINE + column) * 4), "f"(d[i]) : "memory");
+        asm volatile("st.shared.f32 [%0], %1;" ::"r"(sums + (row * line + column) * 4), "f"(d[i]) : "memory");
     }
 }
 
@@ -228,29 +181,33 @@ template <class UNITS, int COLUMNS> __device__ __forceinline__ void skinny90(con
     const uint32_t base = (shared_address(shared) + 1023) & ~1023u;
     const UNITS units(a.weights);
     const skinny_place at(a, base, units.slot_bytes(), COLUMNS);
-    const bool feeds = threadIdx.x >= SKINNY_GROUPS * 128;
+    const int warp = (int)threadIdx.x / 32 - at.tiles; /* that copies; negative: multiplies */
     if (threadIdx.x == 0) {
         for (int i = 0; i < a.w_depth; i++)
-            barrier_init(at.w_full + 8 * i, 1), barrier_init(at.w_empty + 8 * i, SKINNY_GROUPS * 4);
+            barrier_init(at.w_full + 8 * i, 1), barrier_init(at.w_empty + 8 * i, at.tiles);
         for (int i = 0; i < a.x_depth; i++)
-            barrier_init(at.x_full + 8 * i, 1), barrier_init(at.x_empty + 8 * i, SKINNY_GROUPS);
+            barrier_init(at.x_full + 8 * i, 1), barrier_init(at.x_empty + 8 * i, a.groups);
         barriers_made();
     }
     __syncthreads();
     let_next_start();
     float d[COLUMNS / 2];
-    if (feeds) {
-        skinny_feed(a, units, at, COLUMNS);
+    if (warp >= 0) {
+        fewer_registers<40>();
+        if (warp == 0) skinny_feed_weights(a, units, at);
+        if (warp == 1 && threadIdx.x % 32 == 0) skinny_feed_activations(a, at, COLUMNS);
+        __syncwarp();
+        if (at.share > 1) cluster_meet();
     } else {
-        skinny_multiply<UNITS, COLUMNS>(d, a, units, at);
-        wait_for_previous(); /* for what is added to */
+        more_registers<152>();
+        ring_place w(a.w_depth, 0), x(a.x_depth, 0);
+        multiply_units<UNITS, COLUMNS>(d, units, a.weights.unit, at, at.first, at.end, w, x);
+        wait_for_previous();         /* for what is added to */
+        groups_meet(a.groups * 128); /* the rings are free */
+        put_sums<COLUMNS>(a, base, d);
+        skinny_store(a, base, at);
     }
-    __syncthreads(); /* the rings are free */
-    if (!feeds) put_sums<COLUMNS>(base, d);
-    cluster_sync();
-    if (!feeds) skinny_store(a, base, at);
-    __syncwarp();
-    cluster_meet(); /* nobody leaves while others still read here */
+    if (at.share > 1) cluster_meet(); /* nobody leaves while others still read here */
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* wgmma.cuh — Hopper's warpgroup products, its barriers in shared memory and copies in bulk.
  *
- * Used by gemm90.cuh and skinny90.cuh; needs sm_90a. Operands lie in shared memory in rows of 64 float16 (128 bytes),
- * the 16-byte pieces of row r exchanged by their number xor r % 8, eight rows after eight: what the hardware calls
- * K-major with a swizzle of 128 bytes. */
+ * Used by skinny90.cuh and wide90.cuh; needs sm_90a. Operands lie in shared
+ * memory in rows of 64 float16 (128 bytes), the 16-byte pieces of row r exchanged by their number xor r % 8, eight rows
+ * after eight: what the hardware calls K-major with a swizzle of 128 bytes. */
 #ifndef KERNELS_WGMMA_CUH
 #define KERNELS_WGMMA_CUH
 
@@ -40,16 +40,8 @@ template <int N> __device__ __forceinline__ void wgmma_wait() {
 #define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_SUMS_AT(32), WGMMA_SUMS_AT(48)
 #define WGMMA_SUMS_128 WGMMA_SUMS_64, WGMMA_SUMS_AT(64), WGMMA_SUMS_AT(80), WGMMA_SUMS_AT(96), WGMMA_SUMS_AT(112)
 
-/* d[64 x 256] (+)= a[64 x 16] b[256 x 16]^T. d: rows g and g + 8 of a warp's 16, columns 8 i + 2 t and the next. */
-__device__ __forceinline__ void wgmma_256(float d[128], uint64_t a, uint64_t b, int add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" WGMMA_NAMES_128
-                 "}, %128, %129, p, 1, 1, 0, 0;\n}"
-                 : WGMMA_SUMS_128
-                 : "l"(a), "l"(b), "r"(add));
-}
-
-/* d[64 x N] += a[64 x 16] b[N x 16]^T, a in registers: those of m16n8k16 for the 16 rows of each warp. d as above. */
+/* d[64 x N] += a[64 x 16] b[N x 16]^T, a in registers: those of m16n8k16 for the 16 rows of each warp. d: rows
+ * g and g + 8 of a warp's 16, columns 8 i + 2 t and the next. */
 template <int N> __device__ __forceinline__ void wgmma_weights(float *d, const uint32_t a[4], uint64_t b);
 
 template <> __device__ __forceinline__ void wgmma_weights<32>(float *d, const uint32_t a[4], uint64_t b) {
@@ -70,6 +62,13 @@ template <> __device__ __forceinline__ void wgmma_weights<128>(float *d, const u
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" WGMMA_NAMES_64
                  "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 0;"
                  : WGMMA_SUMS_64
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+template <> __device__ __forceinline__ void wgmma_weights<256>(float *d, const uint32_t a[4], uint64_t b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" WGMMA_NAMES_128
+                 "}, {%128, %129, %130, %131}, %132, 1, 1, 1, 0;"
+                 : WGMMA_SUMS_128
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
@@ -128,6 +127,14 @@ __device__ __forceinline__ float4 load_cluster16(uint32_t at, uint32_t rank) {
 __device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, int bytes, uint32_t barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+/* What is read once and must not push other things out of the L2 cache. */
+__device__ __forceinline__ void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier,
+                                               uint64_t policy) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
+                 "[%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
 }
 /* To the same place of all blocks in `mask`, each of whose barriers hears of it. */

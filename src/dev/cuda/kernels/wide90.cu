@@ -1,0 +1,18 @@
+/* wide90.cu — the instances of wide90.cuh; other architectures get kernels that do nothing and are never launched. */
+#include "wide90.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define BODY(...) wide90<__VA_ARGS__>(a);
+#else
+#define BODY(...)
+#endif
+#define ONE(name, ...)                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(WIDE_THREADS, 1)                                                      \
+        k_wide_##name(const __grid_constant__ k_wide_args a) {                                                         \
+        BODY(__VA_ARGS__)                                                                                              \
+    }
+
+ONE(mixed, mixed_units)
+#define X(bits, group, scales) ONE(bits##_##group##_##scales, same_units<bits, group, PACKED_##scales>)
+PACKED_SAMES(X)
+#undef X
