@@ -37,7 +37,7 @@ static bool find_gpus(void) {
 }
 
 static qp_model *open_on_gpus(const char *folder, const char *split) {
-    const qp_model_options o = {.size = sizeof o, .device = "cuda", .split = split, .threads = 1};
+    const qp_model_options o = {.size = sizeof o, .device = "cuda", .split = split};
     qp_model *m;
     qp_error err;
     const qp_status status =
@@ -136,7 +136,7 @@ static void what_does_not_fit_is_refused_with_the_plan(void **state) {
 
 /* Caches count within what was allowed of each GPU. */
 static void a_cache_too_large_for_one_gpu_is_refused(void **state) {
-    const qp_model_options o = {.size = sizeof o, .device = "cuda", .split = "0.6,0.6", .threads = 1};
+    const qp_model_options o = {.size = sizeof o, .device = "cuda", .split = "0.6,0.6"};
     qp_model *m;
     qp_sequence *s;
     qp_error err;
