@@ -384,6 +384,7 @@ struct device {
     char level[16];         /* "avx512" ... */
     int threads;
     bool exact;
+    bool has_packs;    /* its file of packed weights is of use: what is stored will hardly be read */
     bool keeps_pairs;  /* experts' scratch has a row for each row and each of its experts: [n_rows * top_k] */
     unsigned kv_types; /* 1 << kv_type for each that it reads and writes */
     int most_rows;     /* of a step: more make it no faster; at most DEV_MOST_ROWS */

@@ -34,6 +34,7 @@ struct checkpoint {
     size_t n_buckets;
     uint64_t bytes;
     arena names; /* those that differ from the files' */
+    bool rests;
 };
 
 void checkpoint_close(checkpoint *c) {
@@ -322,7 +323,10 @@ const char *checkpoint_metadata(const checkpoint *c, const char *key) {
     return NULL;
 }
 
+void checkpoint_rest(checkpoint *c) { c->rests = true; }
+
 void checkpoint_will_need(const checkpoint *c, const ckpt_tensor *tensor) {
+    if (c->rests) return;
     const file_map *map = map_of(&c->files[tensor->file]);
     file_map_will_need(map, (size_t)(tensor->data - map->at), tensor->bytes);
 }

@@ -30,6 +30,8 @@ const char *checkpoint_file_name(const checkpoint *c, int file);
 /* What the files' free metadata says for a key ("format": "pt"); NULL if nothing. The first file that has it. */
 const char *checkpoint_metadata(const checkpoint *c, const char *key);
 
+/* From now on checkpoint_will_need advises nothing: little of the files will be read. Before threads ask. */
+void checkpoint_rest(checkpoint *c);
 /* Advice to the system: these bytes will be read soon / will not be needed for a while. */
 void checkpoint_will_need(const checkpoint *c, const ckpt_tensor *tensor);
 /* What lies there has been copied: the process need not hold its pages any more. Ignores what is in none of the files;

@@ -39,6 +39,7 @@ static qp_status finish_open(model *m, weight_source source, const model_options
     ERR_TRY(memory_plan_make(m->memory, &m->split, &wish, m->arch, &m->shape, &source, err));
     if (o->plan_only) return QP_OK;
     ERR_TRY(memory_check(m->memory, &m->split, err));
+    if (m->checkpoint && m->dev->has_packs) checkpoint_rest(m->checkpoint);
     ERR_TRY(weights_bind(&m->weights, &m->split, m->arch, &m->shape, &source, err));
     ERR_TRY(plan_make(&m->plan, &m->shape, &m->weights, err));
     return forward_open(&m->forward, &m->shape, &m->weights, &m->plan, m->dev->most_rows, err);

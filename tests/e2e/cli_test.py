@@ -475,6 +475,16 @@ class Reports(Base):
         self.bad(USAGE, *quick, "--format", "f16", says="--format is for the random weights")
         self.good(*quick, env={"QUIPU_FORMAT": "f16"})
 
+    def test_pack_cache(self):
+        model = shutil.copy("tests/golden/gguf/q8_0.gguf", os.path.join(self.folder.name, "a.gguf"))
+        words = ["generate", "-m", model, "-p", "hello", "-n", "8", "--greedy", "-q"]
+        plain = self.good(*words)
+        for _ in range(2):
+            self.assertEqual(self.good(*words, "--pack-cache", "model"), plain)
+        self.assertTrue(os.path.exists(model + ".packed"))
+        self.bad(FAILED, *words, "--pack-cache", "/nowhere", says="pack cache: /nowhere is not a folder")
+        self.bad(FAILED, "bench", "--shape", "tiny", "--pack-cache", "model", says="random weights")
+
     def test_bench_table(self):
         said = self.good("bench", "-m", DEMO, "-p", "8", "-n", "2", "--repeat", "1", "--seconds", "0.02")
         for part in ("limits of the machine", "before", "share", "peak memory", "prompt ", "new "):

@@ -165,7 +165,9 @@ static qp_status prepare(cpu_device *c, const dev_options *options, qp_error *er
     c->parts = mem_big(CPU_PARTS_BYTES);
     if (!c->parts) return err_no_memory(err, CPU_PARTS_BYTES, "room for attention over long contexts");
     if (!options->pack_path) return QP_OK;
-    return pack_cache_open(&c->cache, options->pack_path, options->pack_source, c->pool, &c->log, err);
+    ERR_TRY(pack_cache_open(&c->cache, options->pack_path, options->pack_source, c->pool, &c->log, err));
+    c->head.has_packs = pack_cache_is_full(c->cache);
+    return QP_OK;
 }
 
 qp_status cpu_open(device **out, const dev_options *options, qp_error *err) {

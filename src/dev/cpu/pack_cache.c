@@ -200,6 +200,8 @@ qp_status pack_cache_open(pack_cache **out, const char *path, uint64_t source, p
     return QP_OK;
 }
 
+bool pack_cache_is_full(const pack_cache *c) { return c && c->entries; }
+
 /* Loads ask in the order in which the first one did. */
 const uint8_t *pack_cache_find(pack_cache *c, uint64_t key, size_t bytes) {
     if (!c || !c->entries || c->lacks) return NULL;

@@ -13,7 +13,9 @@ typedef struct pack_cache pack_cache;
 /* `source` tells of what files and by which program the weights are made. Fails for lack of memory alone. */
 qp_status pack_cache_open(pack_cache **out, const char *path, uint64_t source, pool *p, const qp_log *log,
                           qp_error *err);
-/* The bytes of that weight, until the cache is closed; NULL: not there. NULL is a fine cache. */
+/* Whether there is a file of use, so that finds find. NULL is a fine cache, here and below. */
+bool pack_cache_is_full(const pack_cache *c);
+/* The bytes of that weight, until the cache is closed; NULL: not there. */
 const uint8_t *pack_cache_find(pack_cache *c, uint64_t key, size_t bytes);
 /* What a find did not have. */
 void pack_cache_add(pack_cache *c, uint64_t key, const uint8_t *at, size_t bytes);
