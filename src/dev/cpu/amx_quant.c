@@ -13,7 +13,7 @@
 #include "cpu.h"
 #include <limits.h>
 
-enum { MOST_WHOLE = 31, RAISED_INPUTS = INT_MAX };
+enum { MOST_WHOLE = 47, RAISED_INPUTS = INT_MAX };
 
 #include "quant_terms.inc"
 

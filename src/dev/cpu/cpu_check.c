@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { N_IN = 75, N_OUT = 35, MOST_ROWS = 37 };
+enum { N_IN = 75, N_OUT = 35, MOST_ROWS = 53 };
 
 typedef struct trial {
     uint16_t weights[N_OUT * N_IN];

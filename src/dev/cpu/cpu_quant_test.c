@@ -7,9 +7,9 @@
 
 static const struct size {
     int n_out, n_in, n_rows;
-} sizes[] = {{1, 256, 1}, {16, 512, 2}, {17, 256, 3}, {33, 1024, 5}, {100, 512, 8}, {130, 256, 9}, {67, 768, 37}};
+} sizes[] = {{1, 256, 1}, {16, 512, 2}, {17, 256, 3}, {33, 1024, 5}, {100, 512, 8}, {130, 256, 9}, {67, 768, 53}};
 enum { FORMAT_STEP = HARNESS_STEP(11) };
-enum { MOST_IN = 1024, MOST_ROWS = 37, MOST_OUT = 130 };
+enum { MOST_IN = 1024, MOST_ROWS = 53, MOST_OUT = 130 };
 
 typedef struct world {
     sample s;
@@ -74,7 +74,7 @@ static void multiply(device *d, world *w, const dev_weight *weight, int row, int
 static void reset(world *w) { memcpy(w->out, w->before, sizeof w->out); }
 
 /* Tiles round weights and activations to BF16 in steps of so many rows. */
-enum { TILED_ROWS = 32 };
+enum { TILED_ROWS = 48 };
 static bool is_tiled(const device *d, const dev_weight *w, int n_rows) {
     return w->packed && n_rows >= TILED_ROWS && (!strcmp(d->level, LEVEL_EMULATED) || !strcmp(d->level, "amx"));
 }
