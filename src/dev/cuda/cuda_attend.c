@@ -239,19 +239,19 @@ static void push_attend(cuda_device *c, const attend_args *a, const attend_row *
 typedef struct fast_row {
     int dim;
     kv_type type;
-    kernel_id decode, merge, prefill; /* prefill: of float16 only */
+    kernel_id decode, merge, prefill, flash; /* the last two: of float16 only; flash: of Hopper */
     int key_bits, value_bits;
 } fast_row;
 
 static const fast_row fast_rows[] = {
-    {64, KV_F16, KERNEL_k_decode_64, KERNEL_k_decode_merge, KERNEL_k_prefill_64, 16, 16},
-    {128, KV_F16, KERNEL_k_decode_128, KERNEL_k_decode_merge, KERNEL_k_prefill_128, 16, 16},
-    {64, KV_Q8, KERNEL_k_decode_64_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 8, 8},
-    {64, KV_Q6, KERNEL_k_decode_64_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 6, 6},
-    {64, KV_Q4, KERNEL_k_decode_64_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 6, 4},
-    {128, KV_Q8, KERNEL_k_decode_128_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 8, 8},
-    {128, KV_Q6, KERNEL_k_decode_128_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 6, 6},
-    {128, KV_Q4, KERNEL_k_decode_128_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, 6, 4},
+    {64, KV_F16, KERNEL_k_decode_64, KERNEL_k_decode_merge, KERNEL_k_prefill_64, KERNEL_k_flash_64, 16, 16},
+    {128, KV_F16, KERNEL_k_decode_128, KERNEL_k_decode_merge, KERNEL_k_prefill_128, KERNEL_k_flash_128, 16, 16},
+    {64, KV_Q8, KERNEL_k_decode_64_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 8, 8},
+    {64, KV_Q6, KERNEL_k_decode_64_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 6, 6},
+    {64, KV_Q4, KERNEL_k_decode_64_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 6, 4},
+    {128, KV_Q8, KERNEL_k_decode_128_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 8, 8},
+    {128, KV_Q6, KERNEL_k_decode_128_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 6, 6},
+    {128, KV_Q4, KERNEL_k_decode_128_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 6, 4},
 };
 
 /* NULL: the general kernels must do. */
@@ -268,10 +268,32 @@ static size_t decode_shared(const fast_row *row, int ring) {
                                         : attend_coded_shared(row->dim, row->key_bits, row->value_bits));
 }
 
-static bool has_singles(const attend_args *a) {
+static bool has_flash(const cuda_device *c, const fast_row *row) {
+    return row->flash != KERNEL_COUNT && c->gpu.major == 9 && c->kernels[row->flash] &&
+           flash_shared(row->dim) <= c->gpu.most_shared;
+}
+
+/* Rows of a piece of a span. */
+static int fast_piece(const cuda_device *c, const fast_row *row) {
+    return has_flash(c, row) ? FLASH_ROWS : ATTEND_ROWS;
+}
+
+static bool has_singles(const attend_args *a, int piece) {
     bool has = false;
-    for (int i = 0; i < a->n_spans; i++) has = has || a->spans[i].n_rows % ATTEND_ROWS == 1;
+    for (int i = 0; i < a->n_spans; i++) has = has || a->spans[i].n_rows % piece == 1;
     return has;
+}
+
+/* Pieces of more than one row. */
+static void push_prefill(cuda_device *c, const fast_row *row, const k_decode_args *args, int n_spans) {
+    const bool is_flash = has_flash(c, row);
+    const launch_shape shape = {.x = args->n_heads,
+                                .y = n_spans,
+                                .threads = is_flash ? FLASH_THREADS : ATTEND_WARPS * 32,
+                                .shared_bytes =
+                                    is_flash ? (size_t)flash_shared(row->dim) : decode_shared(row, ATTEND_RING),
+                                .early = true};
+    launch_push(c, is_flash ? row->flash : row->prefill, shape, args, sizeof *args);
 }
 
 /* Where no warp gets a second group of tokens, none needs room for it, and more blocks are at work at once. */
@@ -315,14 +337,9 @@ static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row,
                                 .cap = a->cap,
                                 .singles = has_room,
                                 .ring = ring_of(a)};
-    launch_shape shape = {.threads = ATTEND_WARPS * 32, .early = true};
-    if (row->type == KV_F16 && (longest > 1 || !has_room)) {
-        shape.x = a->n_heads, shape.y = t->n_spans;
-        shape.shared_bytes = decode_shared(row, ATTEND_RING);
-        launch_push(c, row->prefill, shape, &args, sizeof args);
-    }
-    if (!has_room || !has_singles(a)) return;
-    shape.shared_bytes = decode_shared(row, args.ring);
+    launch_shape shape = {.threads = ATTEND_WARPS * 32, .shared_bytes = decode_shared(row, args.ring), .early = true};
+    if (row->type == KV_F16 && (longest > 1 || !has_room)) push_prefill(c, row, &args, t->n_spans);
+    if (!has_room || !has_singles(a, fast_piece(c, row))) return;
     shape.x = splits, shape.z = t->n_spans;
     shape.y = (int64_t)a->kv.n_kv_heads * ((shares + ATTEND_HEADS - 1) / ATTEND_HEADS);
     launch_push(c, row->decode, shape, &args, sizeof args);
@@ -398,7 +415,7 @@ void cuda_attend(device *d, const attend_args *a) {
     if (!fast) {
         attend_general(c, a);
     } else if (a->kv.type == KV_F16) {
-        const table pieces = make_table(c, a->spans, a->n_spans, (cut){.rows = ATTEND_ROWS});
+        const table pieces = make_table(c, a->spans, a->n_spans, (cut){.rows = fast_piece(c, fast)});
         if (pieces.n_spans) push_fast(c, a, fast, &pieces, longest_of(a));
     } else {
         attend_coded(c, a, fast);

@@ -86,12 +86,14 @@ PACKED_INLINE int wide_shared(int unit_bytes, int w_depth) {
 
 enum { ATTEND_ROWS = 64, ATTEND_WARPS = 4, ATTEND_HEADS = 8, ATTEND_RING = 2, ATTEND_GROUP = 16 };
 
+enum { FLASH_ROWS = 128, FLASH_TOKENS = 128, FLASH_THREADS = 384 };
+
 typedef struct k_decode_args {
     const float *q; /* [rows][n_heads][dim] */
     float *out;     /* likewise */
     const uint8_t *k, *v;
     uint64_t page_stride;
-    const k_span *spans; /* of at most ATTEND_ROWS rows each */
+    const k_span *spans; /* of at most ATTEND_ROWS rows each, or FLASH_ROWS for flash90.cuh */
     const int32_t *pages;
     const float *sinks; /* [n_heads] or NULL */
     float *part;        /* [spans][n_heads][n_splits][dim] */
@@ -111,6 +113,9 @@ static inline int attend_coded_shared(int dim, int key_bits, int value_bits) {
     const int slot = dim / 32 * coded_key_block(key_bits) + dim / 32 * ATTEND_GROUP * coded_value_block(value_bits);
     return ATTEND_WARPS * (ATTEND_RING * slot + ATTEND_GROUP * dim * 4);
 }
+
+/* Queries, two stages of keys and values, barriers, and the room to begin where 1024 bytes do. */
+static inline int flash_shared(int dim) { return 1024 + (FLASH_ROWS + 4 * FLASH_TOKENS) * dim * 2 + 32; }
 
 static inline int attend_decode_shared(int dim, int ring) { return ATTEND_WARPS * ring * ATTEND_GROUP * dim * 4; }
 

@@ -74,7 +74,8 @@
     X(k_decode_merge)                                                                                                  \
     X(k_prefill_64)                                                                                                    \
     X(k_prefill_128)                                                                                                   \
-                                                                                                                       \
+    X(k_flash_64)                                                                                                      \
+    X(k_flash_128)                                                                                                     \
     X(k_turn_64)                                                                                                       \
     X(k_turn_64_one)                                                                                                   \
     X(k_turn_128) X(k_turn_128_one) X(k_matvec_mixed) X(k_wide_mixed) FAST_SKINNY(mixed) PACKED_SAMES(FAST_SAME)

@@ -1,8 +1,8 @@
 /* attend_prefill.cuh — many query rows of a sequence against its paged float16 cache, on the tensor cores.
  *
- * Instances are spelled in attend_decode.cu. A block takes up to 64 consecutive rows for one head, 16 a warp; its warps
- * bring 64 tokens' keys and values into shared memory together, the next 64 while these are multiplied, and each row
- * keeps an online softmax. Queries and probabilities are float16, sums float32. */
+ * Instances are spelled in attend_decode.cu; Hopper has flash90.cuh instead. A block takes up to 64 consecutive rows
+ * for one head, 16 a warp; its warps bring 64 tokens' keys and values into shared memory together, the next 64 while
+ * these are multiplied, and each row keeps an online softmax. Queries and probabilities are float16, sums float32. */
 #ifndef KERNELS_ATTEND_PREFILL_CUH
 #define KERNELS_ATTEND_PREFILL_CUH
 

@@ -1,6 +1,6 @@
 /* wgmma.cuh — Hopper's warpgroup products, its barriers in shared memory and copies in bulk.
  *
- * Used by skinny90.cuh and wide90.cuh; needs sm_90a. Operands lie in shared
+ * Used by skinny90.cuh, wide90.cuh and flash90.cuh; needs sm_90a. Where not said otherwise operands lie in shared
  * memory in rows of 64 float16 (128 bytes), the 16-byte pieces of row r exchanged by their number xor r % 8, eight rows
  * after eight: what the hardware calls K-major with a swizzle of 128 bytes. */
 #ifndef KERNELS_WGMMA_CUH
@@ -14,6 +14,14 @@ __host__ __device__ constexpr inline int swizzled(int r, int piece) { return r *
 /* Describes rows of 128 swizzled bytes from `address` on. */
 __device__ __forceinline__ uint64_t operand(uint32_t address) {
     return (uint64_t)(address >> 4 & 0x3FFF) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+/* Columns side by side, in pieces of 32 or 128 swizzled bytes that follow each other `column_step` bytes apart; eight
+ * rows of such pieces are as many bytes, and the next eight lie `row_step` bytes on. */
+enum { SWIZZLE_128 = 1, SWIZZLE_32 = 3 };
+__device__ __forceinline__ uint64_t side_by_side(uint32_t address, int column_step, int row_step, int swizzle) {
+    return (uint64_t)(address >> 4 & 0x3FFF) | (uint64_t)(column_step >> 4) << 16 | (uint64_t)(row_step >> 4) << 32 |
+           (uint64_t)swizzle << 62;
 }
 
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -72,6 +80,31 @@ template <> __device__ __forceinline__ void wgmma_weights<256>(float *d, const u
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+/* d[64 x 128] (+)= a[64 x 16] b[16 x 128], b with its columns side by side. d as in wgmma_weights. */
+__device__ __forceinline__ void wgmma_scores(float d[64], uint64_t a, uint64_t b, int add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" WGMMA_NAMES_64 "}, %64, %65, p, 1, 1, 0, 1;\n}"
+                 : WGMMA_SUMS_64
+                 : "l"(a), "l"(b), "r"(add));
+}
+
+/* d[64 x N] += a[64 x 16] b[16 x N], a in registers, b with its columns side by side. */
+template <int N> __device__ __forceinline__ void wgmma_mix(float *d, const uint32_t a[4], uint64_t b);
+
+template <> __device__ __forceinline__ void wgmma_mix<64>(float *d, const uint32_t a[4], uint64_t b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" WGMMA_NAMES_32
+                 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+                 : WGMMA_SUMS_32
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+template <> __device__ __forceinline__ void wgmma_mix<128>(float *d, const uint32_t a[4], uint64_t b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" WGMMA_NAMES_64
+                 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+                 : WGMMA_SUMS_64
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
 /* ---- barriers ---- */
 
 __device__ __forceinline__ void barrier_init(uint32_t b, int n) {
@@ -121,6 +154,9 @@ __device__ __forceinline__ float4 load_cluster16(uint32_t at, uint32_t rank) {
                  : "memory");
     return v;
 }
+
+/* What this thread has written to shared memory may be read by products and copies in bulk. */
+__device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /* ---- copies ---- */
 
