@@ -45,14 +45,14 @@ static void emulated_store(int tile, void *to, size_t pitch) {
 }
 
 /* Two neighbouring BF16, widened. */
-static inline void emulated_pair(float *out, const uint8_t *at) {
+static void emulated_pair(float *out, const uint8_t *at) {
     uint32_t bits;
     memcpy(&bits, at, sizeof bits);
     const uint32_t wide[2] = {bits << 16, bits & 0xFFFF0000};
     memcpy(out, wide, sizeof wide);
 }
 
-static inline void emulated_product(int sums, int a, int b) {
+static void emulated_product(int sums, int a, int b) {
     assert(emulated.is_configured && emulated.config.row_bytes[sums] == emulated.config.row_bytes[b]);
     for (int m = 0; m < emulated.config.rows[sums]; m++)
         for (int n = 0; n < emulated.config.row_bytes[b] / 4; n++) {

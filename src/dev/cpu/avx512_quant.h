@@ -1,6 +1,6 @@
 /* avx512_quant.h — what a vector of 512 bits is to the kernels for packed weights (quant_terms.inc and others).
  *
- * Included by avx512vnni_quant.c and amx_quant.c. All 16 columns of a tile lie in one register. */
+ * Included by avx512vnni_quant.c. All 16 columns of a tile lie in one register. */
 #ifndef DEV_CPU_AVX512_QUANT_H
 #define DEV_CPU_AVX512_QUANT_H
 

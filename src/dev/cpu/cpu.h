@@ -44,8 +44,7 @@ typedef struct cpu_pack_part {
 } cpu_pack_part;
 
 /* How one level multiplies by one weight format. The order of the additions that make an output depends on n_in
- * alone: `run` gives the same bits for one row as for many and for any cut into blocks. But amx_quant.c rounds packed
- * weights in ops of many rows, so there the number of the op's rows counts too. */
+ * alone: `run` gives the same bits for one row as for many and for any cut into blocks. */
 typedef struct cpu_matmul_kernel {
     int stream_rows;     /* up to so many rows a task reads its weights once, straight from where they lie */
     int64_t stream_step; /* columns that are read together then */
@@ -142,7 +141,7 @@ extern const cpu_row_ops cpu_row_ref;
 extern const cpu_attend_ops cpu_attend_ref;
 #if defined(__x86_64__)
 extern const cpu_matmul_ops cpu_matmul_avx2, cpu_matmul_avx512, cpu_matmul_avx512bf16, cpu_matmul_amx;
-extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avxvnni, cpu_quant_avx512vnni, cpu_quant_amx;
+extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avxvnni, cpu_quant_avx512vnni;
 extern const cpu_row_ops cpu_row_avx2, cpu_row_avx512;
 extern const cpu_attend_ops cpu_attend_avx2, cpu_attend_avx512, cpu_attend_amx;
 #endif

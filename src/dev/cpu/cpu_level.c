@@ -15,7 +15,7 @@ static bool has_avx512(const cpu_features *f) {
 }
 static bool has_avx512vnni(const cpu_features *f) { return has_avx512(f) && f->avx512vnni; }
 static bool has_avx512bf16(const cpu_features *f) { return has_avx512(f) && f->avx512bf16; }
-static bool has_amx(const cpu_features *f) { return has_avx512vnni(f) && f->amx_tile && f->amx_bf16 && f->amx_int8; }
+static bool has_amx(const cpu_features *f) { return has_avx512(f) && f->amx_tile && f->amx_bf16; }
 static bool is_amd(const cpu_features *f) { return !strcmp(f->vendor, "AuthenticAMD"); }
 #endif
 
@@ -27,7 +27,7 @@ static const cpu_level levels[] = {
     {"avx512", has_avx512, NULL, &cpu_matmul_avx512, &cpu_row_avx512, &cpu_attend_avx512, NULL},
     {"avx512vnni", has_avx512vnni, NULL, NULL, NULL, NULL, &cpu_quant_avx512vnni},
     {"avx512bf16", has_avx512bf16, is_amd, &cpu_matmul_avx512bf16, NULL, NULL, NULL},
-    {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, &cpu_attend_amx, &cpu_quant_amx},
+    {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, &cpu_attend_amx, NULL},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };

@@ -1,5 +1,0 @@
-/* emulated_quant.c — the AMX kernels of src/dev/cpu/amx_quant.c on emulated tiles, for cpu_quant_test.c. */
-#include "emulated_tiles.h"
-
-#define cpu_quant_amx cpu_quant_emulated
-#include "dev/cpu/amx_quant.c"
