@@ -148,7 +148,7 @@ uint64_t memory_plan_pages(const memory_plan *plans, const dev_split *split, siz
     return least;
 }
 
-/* "; cuda:1, layers 16 to 31: ..." of all devices, as far as there is room. */
+/* "; cuda:1: 16 layers, weights ..." of all other devices, as far as there is room. */
 static void tell_others(char *out, size_t capacity, const memory_plan *plans, const dev_split *split, int except) {
     size_t used = 0;
     *out = '\0';
