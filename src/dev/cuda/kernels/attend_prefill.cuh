@@ -116,14 +116,8 @@ __device__ __forceinline__ void store_rows(row_pair<DIM> &r, const k_decode_args
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        float sum = r.sum[h], fade = 1;
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
-        if (a.sinks) {
-            const float sink = __ldg(a.sinks + head) * 1.44269504f, max = fmaxf(r.max[h], sink);
-            fade = exp2_fast(r.max[h] - max);
-            sum = sum * fade + exp2_fast(sink - max);
-        }
+        float fade;
+        const float sum = end_softmax(&fade, r.sum[h], r.max[h], a.sinks, head);
         const int row = warp * 16 + g + 8 * h;
         if (row >= span.n_rows) continue;
         float *to = a.out + ((size_t)(span.row + row) * a.n_heads + head) * DIM + 2 * t;

@@ -41,6 +41,20 @@ __device__ __forceinline__ float exp2_fast(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
 }
+
+/* A row's sum over the four neighbouring lanes that have parts of it, and the head's sink. fade: what the row's output
+ * is multiplied by before it is divided by the sum. */
+__device__ __forceinline__ float end_softmax(float *fade, float sum, float row_max, const float *sinks, int head) {
+    *fade = 1;
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if (sinks) {
+        const float sink = __ldg(sinks + head) * 1.44269504f, max = fmaxf(row_max, sink);
+        *fade = exp2_fast(row_max - max);
+        sum = sum * *fade + exp2_fast(sink - max);
+    }
+    return sum;
+}
 /* Fragments of 16 inputs (of a head) x 16 tokens: r[0], r[1] for tokens 0 .. 7, r[2], r[3] for the others. */
 __device__ __forceinline__ void load_keys(uint32_t r[4], uint32_t group, int d) {
     const int lane = threadIdx.x % 32;
