@@ -2,7 +2,7 @@
 # `make help` lists what there is; CMakePresets.json names the kinds of build and their folders.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test bench kernels fuzz docs install format sizes clean setup debug asan tsan clang
+.PHONY: help build demo check test bench kernels fuzz docs install format sizes clean setup debug asan tsan clang arm
 
 prefix ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -91,5 +91,8 @@ clang: ## unit tests of a build by clang
 	$(call make-kind,clang,build-clang)
 	$(call test-kind,build-clang,-L unit)
 
+arm: ## the kernels for 64-bit ARM: built by a cross compiler, tested under QEMU; NAME=... picks some
+	@tools/arm.sh $(NAME)
+
 clean: ## removes all build folders
-	@rm -rf build build-debug build-asan build-tsan build-clang build-fuzz build-kernels
+	@rm -rf build build-debug build-asan build-tsan build-clang build-fuzz build-kernels build-arm

@@ -228,8 +228,9 @@ def answer(command):
 def ours(quipu, model, test, threads):
     """Tokens per second and the share of the limit."""
     prompt, new, sequences, depth = TESTS[test]
-    result = json.loads(answer([quipu, "bench", "-m", model, "-p", prompt, "-n", new, "-b", sequences, "-d", depth,
-                                "--threads", threads, "--repeat", 1, "--json", "--quiet"]))["results"][0]
+    command = [quipu, "bench", "-m", model, "-p", prompt, "-n", new, "-b", sequences, "-d", depth, "--device", "cpu",
+               "--threads", threads, "--repeat", 1, "--json", "--quiet"]
+    result = json.loads(answer(command))["results"][0]
     return result["tok_s"]["median"], result.get("share")
 
 

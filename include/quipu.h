@@ -178,7 +178,8 @@ typedef enum qp_cache_type {
 typedef struct qp_model_options {
     size_t size;
     const char *device; /* NULL or "auto": the best found; "cpu"; "cuda", or "cuda:1" for the second GPU */
-    /* NULL: the best the machine has; else "ref", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16" or "amx" */
+    /* NULL: the best the machine has; else "ref", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16" or "amx", on
+     * 64-bit ARM "neon", "dotprod" or "i8mm" */
     const char *cpu_level;
     int threads;      /* 0: physical cores that the process may use */
     bool pin_threads; /* bind each worker to a core */
@@ -420,7 +421,8 @@ QP_API qp_status qp_prefix_save(qp_generator *generator, const char *path, const
 QP_API qp_status qp_prefix_load(qp_generator *generator, const char *path, size_t *n_loaded, qp_error *err);
 
 /* Limits what may come next: one grammar, schema, list of words. The engine calls these from its own threads, for one
- * job never two at a time. A failure ends the job, and only it. */
+ * job never two at a time; perhaps while the model works, so they must not evaluate anything on it. A failure ends the
+ * job, and only it. */
 typedef struct qp_filter qp_filter;
 struct qp_filter {
     void *user;

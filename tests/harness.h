@@ -37,6 +37,11 @@
 #endif
 #define HARNESS_TIMES(n) (HARNESS_SANITIZED ? (n) / 2 : (n))
 
+/* Run by an emulator of another processor (tools/arm.sh). */
+#ifndef HARNESS_EMULATED
+#define HARNESS_EMULATED 0
+#endif
+
 /* Races do not hang on the numbers: the thread sanitizer sees every so many of a table of like cases. */
 #ifdef __SANITIZE_THREAD__
 #define HARNESS_RACES_ONLY 1

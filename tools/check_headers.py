@@ -6,6 +6,7 @@ usage: check_headers.py [ROOT]
 """
 import glob
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,10 @@ def isa_flags(name):
     return flags.get(isa, "").split()
 
 
+def compiler_of(name):
+    return "aarch64-linux-gnu-gcc" if name.startswith("neon_") and platform.machine() != "aarch64" else "cc"
+
+
 def check(root):
     complaints = []
     public = [("cc", "c", "-std=c17"), ("gcc", "c", "-std=c17"), ("clang", "c", "-std=c17"),
@@ -43,8 +48,9 @@ def check(root):
     headers = sorted(glob.glob(os.path.join(root, "src/**/*.h"), recursive=True))
     for path in headers:
         name = os.path.relpath(path, os.path.join(root, "src"))
-        if "/cuda/kernels/" not in name:
-            complaints.append(compile_alone("cc", "c", inner + isa_flags(os.path.basename(name)), name))
+        compiler = compiler_of(os.path.basename(name))
+        if "/cuda/kernels/" not in name and shutil.which(compiler):
+            complaints.append(compile_alone(compiler, "c", inner + isa_flags(os.path.basename(name)), name))
     return [c for c in complaints if c], len(headers)
 
 

@@ -2,8 +2,9 @@
 # setup.sh [-y] [-n] [GROUP...] — installs the Debian or Ubuntu packages that a group needs and that are missing.
 #
 #   GROUP   demo (to build and run; the default), tests (for make check), page (the server's chat page), browser (to
-#           test that page); several may be given. Beside demo or tests, of page and browser is installed what this
-#           system has: without them the program is built without the page, and its tests are skipped.
+#           test that page), arm (for make arm); several may be given. Beside demo or tests, of page and browser is
+#           installed what this system has: without them the program is built without the page, and its tests are
+#           skipped.
 #   -y      do not ask before using sudo (also without a question: as root, or where CI is set)
 #   -n      only say what is missing
 # Status 0: all there. 1: something is missing and could not be installed; the last lines say what and why.
@@ -40,6 +41,9 @@ page  | node-highlight.js  | -            | colours of code in answers
 page  | node-dompurify     | -            | keeps markup that a model writes harmless
 browser | chromium         | chromium     | the page is tested in a real browser
 browser | nodejs           | node         | runs the unit tests of the page
+arm   | gcc-aarch64-linux-gnu   | aarch64-linux-gnu-gcc | compiles the kernels for 64-bit ARM elsewhere
+arm   | libc6-dev-arm64-cross   | -                     | headers of the C library for it
+arm   | qemu-user-static        | qemu-aarch64-static   | runs their tests
 "
 
 ask=yes only_tell=no groups=()
@@ -51,9 +55,9 @@ for argument in "$@"; do
         sed -n '2,/^set -/{s/^# \{0,1\}//;/^set -/d;p}' "$0"
         exit 0
         ;;
-    demo | tests | page | browser) groups+=("$argument") ;;
+    demo | tests | page | browser | arm) groups+=("$argument") ;;
     *)
-        echo "setup.sh: '$argument' is neither -y, -n nor a group (demo, tests, page, browser)" >&2
+        echo "setup.sh: '$argument' is neither -y, -n nor a group (demo, tests, page, browser, arm)" >&2
         exit 2
         ;;
     esac

@@ -6,7 +6,13 @@
 #include "harness.h"
 #include <sched.h>
 
-/* Whether the first "flags" line of /proc/cpuinfo has this word. */
+#if defined(__aarch64__)
+static const char FLAGS[] = "\nFeatures";
+#else
+static const char FLAGS[] = "\nflags";
+#endif
+
+/* Whether the first line of flags of /proc/cpuinfo has this word. */
 static bool kernel_has(const char *flags, const char *word) {
     const size_t bytes = strlen(word);
     for (const char *at = flags; (at = strstr(at, word)); at += bytes)
@@ -21,16 +27,22 @@ static void agrees_with_the_kernel(void **state) {
     char *text, *flags;
     size_t bytes;
     assert_int_equal(file_read(&text, &bytes, "/proc/cpuinfo", 64 << 20, NULL), QP_OK);
-    flags = strstr(text, "\nflags");
+    flags = strstr(text, FLAGS);
     if (!flags) {
         mem_free(text);
-        HARNESS_SKIP("/proc/cpuinfo of this processor has no flags");
+        HARNESS_SKIP("/proc/cpuinfo has no flags of this processor");
     }
     flags[1 + strcspn(flags + 1, "\n")] = 0;
     const struct {
         const char *name;
         bool has;
     } cases[] = {
+#if defined(__aarch64__)
+        {"asimd", f.neon},
+        {"asimddp", f.dotprod},
+        {"i8mm", f.i8mm},
+        {"bf16", f.bf16},
+#else
         {"sse4_2", f.sse42},
         {"avx", f.avx},
         {"f16c", f.f16c},
@@ -45,6 +57,7 @@ static void agrees_with_the_kernel(void **state) {
         {"avx512_bf16", f.avx512bf16},
         {"avx512_fp16", f.avx512fp16},
         {"avx_vnni", f.avxvnni},
+#endif
     };
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++)
         if (cases[i].has != kernel_has(flags, cases[i].name)) fail_msg("%s: found %d", cases[i].name, cases[i].has);

@@ -14,8 +14,20 @@ const char *kv_type_name(kv_type type) {
 
 /* ---- rotation ---- */
 
+/* The first two steps at once: compilers make vectors of the later ones alone. */
+static void rotate_fours(float *x, int n) {
+    for (int i = 0; i < n; i += 4) {
+        const float a = x[i] + x[i + 1], b = x[i] - x[i + 1], c = x[i + 2] + x[i + 3], d = x[i + 2] - x[i + 3];
+        x[i] = a + c;
+        x[i + 1] = b + d;
+        x[i + 2] = a - c;
+        x[i + 3] = b - d;
+    }
+}
+
 static void rotate_piece(float *x, int n) {
-    for (int half = 1; half < n; half *= 2)
+    if (n >= 4) rotate_fours(x, n);
+    for (int half = n >= 4 ? 4 : 1; half < n; half *= 2)
         for (int i = 0; i < n; i += 2 * half)
             for (int j = i; j < i + half; j++) {
                 const float a = x[j], b = x[j + half];

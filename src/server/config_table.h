@@ -72,8 +72,9 @@
       "where the model runs (auto: a GPU if it can be used)")                                                          \
     X(MODEL, split, "split", 0, TEXT, 0, 0, NULL, NULL, "auto|GIB,GIB..",                                              \
       "cut the model among several GPUs: as much as fits, or so many GiB (or layers, 16L,16L) of each")                \
-    X(MODEL, cpu_level, "cpu", 0, CHOICE, 0, 0, "ref|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx", NULL, "LEVEL",    \
-      "instructions to use: ref, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx (default: the best there is)")     \
+    X(MODEL, cpu_level, "cpu", 0, CHOICE, 0, 0,                                                                        \
+      "ref|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|neon|dotprod|i8mm", NULL, "LEVEL",                            \
+      "instructions to use (default: the best that the machine has)")                                                  \
     X(MODEL, threads, "threads", 0, INT, 1, 1024, NULL, NULL, "N",                                                     \
       "CPU threads (default: the physical cores that the process may use)")                                            \
     X(MODEL, pin_threads, "pin-threads", 0, BOOL, 0, 0, NULL, "false", NULL, "bind each thread to a core")             \

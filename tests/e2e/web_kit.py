@@ -84,7 +84,8 @@ class Shared:
 
     def server(self, auth):
         if auth not in self.servers:
-            self.servers[auth] = Server(os.path.abspath(sys.argv[1]), auth=auth)
+            # a thread leaves cores to the browser, which paints without a GPU
+            self.servers[auth] = Server(os.path.abspath(sys.argv[1]), "--threads", "1", auth=auth)
         return self.servers[auth]
 
     def close(self):

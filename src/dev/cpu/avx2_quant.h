@@ -6,22 +6,19 @@
 #include "pack.h"
 #include "cpu.h"
 #include <immintrin.h>
-#include <limits.h>
 #include <math.h>
 #include <string.h>
 
 typedef __m256i ivec;
 typedef __m256 fvec;
 enum { LANES = 8, MOST_ROWS = 4, MOST_SIZE = 2, MOST_LANES = 4, MOST_SUMS = 4, MOST_TILES = 2 };
-enum { RAISED_INPUTS = INT_MAX, SIGNED_PANEL = 0, PANEL_TILES = 1, ROW_BLOCK = 128 };
+enum { PANEL_TILES = 1, BLOCK_TILES = 4, CHUNK = 16, ROW_BLOCK = 128 };
 static const int tiles_at_once[] = {2, 1, 1}; /* for 1, 2, 4 rows */
 
 static inline ivec i_load(const void *from) { return _mm256_loadu_si256(from); }
 static inline void i_store(void *to, ivec v) { _mm256_storeu_si256(to, v); }
 static inline ivec i_set(char byte) { return _mm256_set1_epi8(byte); }
 static inline ivec i_set_32(int32_t x) { return _mm256_set1_epi32(x); }
-static inline ivec i_sub(ivec a, ivec b) { return _mm256_sub_epi8(a, b); }
-static inline ivec i_less_raised(ivec sum, ivec codes) { return sum; }
 static inline ivec i_zero(void) { return _mm256_setzero_si256(); }
 static inline ivec i_and(ivec a, ivec b) { return _mm256_and_si256(a, b); }
 static inline ivec i_or(ivec a, ivec b) { return _mm256_or_si256(a, b); }

@@ -17,7 +17,6 @@ static inline ivec i_load(const void *from) { return _mm512_loadu_si512(from); }
 static inline void i_store(void *to, ivec v) { _mm512_storeu_si512(to, v); }
 static inline ivec i_set(char byte) { return _mm512_set1_epi8(byte); }
 static inline ivec i_set_32(int32_t x) { return _mm512_set1_epi32(x); }
-static inline ivec i_sub(ivec a, ivec b) { return _mm512_sub_epi8(a, b); }
 static inline ivec i_zero(void) { return _mm512_setzero_si512(); }
 static inline ivec i_and(ivec a, ivec b) { return _mm512_and_si512(a, b); }
 static inline ivec i_or(ivec a, ivec b) { return _mm512_or_si512(a, b); }

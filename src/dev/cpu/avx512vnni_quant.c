@@ -1,17 +1,17 @@
 /* avx512vnni_quant.c — whole-number weights in 512-bit registers, four products and their sum per instruction.
  *
- * Few rows are quant_matmul.inc's: codes without a sign times activations with one, which the instruction itself
- * broadcasts from memory. More rows turn this round: codes with a sign are the operand that two tiles' products take
- * from their registers, activations are raised by 128, and what that adds is known when a tile is unpacked. So an
- * activation is broadcast once for 32 columns, and 16 sums are on their way at once: fewer would wait for each other.
+ * Few rows are quant_matmul.inc's; the instruction itself broadcasts activations from memory. Of more rows four pass
+ * over three tiles together, so that an activation is broadcast once for 48 columns and a line of codes read once for
+ * four rows. The tricky thing is that all of it must stay in registers: 12 sums of whole numbers, which is what two
+ * units with 5 cycles each need in order not to wait, and 12 of floats. Floats that go through memory at every group
+ * wait for addresses that look alike (4 KiB apart), and the chunk no longer fits the first cache.
  */
 #include "avx512_quant.h"
 #include "cpu.h"
-#include <limits.h>
 
-enum { MOST_ROWS = 8, MOST_SIZE = 3, WIDE_OFFSET = 0, MOST_LANES = 4, MOST_SUMS = 8, MOST_TILES = 4 };
-enum { RAISED_INPUTS = MOST_ROWS, SIGNED_PANEL = 1, PANEL_TILES = 2, ROW_BLOCK = 128 };
-static const int tiles_at_once[] = {4, 4, 2, 1}; /* for 1, 2, 4, 8 rows */
+enum { MOST_ROWS = 4, MOST_SIZE = 2, WIDE_OFFSET = 0, MOST_LANES = 4, MOST_SUMS = 8, MOST_TILES = 4 };
+enum { PANEL_TILES = 3, BLOCK_TILES = 6, CHUNK = 8, ROW_BLOCK = 128 };
+static const int tiles_at_once[] = {4, 4, 2}; /* for 1, 2, 4 rows */
 
 static inline __m512i four_inputs(const int8_t *x) {
     int32_t four;
@@ -26,23 +26,17 @@ static inline void dots_step(dots *sum, ivec codes, const int8_t *x, int j, int 
 }
 static inline ivec dots_end(const dots *sum) { return *sum; }
 
-static inline ivec i_less_raised(ivec sum, ivec codes) {
-    const ivec whole = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8((char)0x80), codes);
-    return _mm512_sub_epi32(sum, whole);
-}
-
 #define STRIPS(name, bits, has_table, halves)                                                                          \
     STRIP(name, bits, has_table, halves, 1, 1, 1)                                                                      \
     STRIP(name, bits, has_table, halves, 2, 1, 1)                                                                      \
     STRIP(name, bits, has_table, halves, 4, 1, 1)                                                                      \
-    STRIP(name, bits, has_table, halves, 8, 1, 1)                                                                      \
     STRIP(name, bits, has_table, halves, 1, 4, 4)                                                                      \
     STRIP(name, bits, has_table, halves, 2, 4, 4)                                                                      \
     STRIP(name, bits, has_table, halves, 4, 2, 2)
 #define ONE_OF(name)                                                                                                   \
-    { strip_##name##_1_1, strip_##name##_2_1, strip_##name##_4_1, strip_##name##_8_1 }
+    { strip_##name##_1_1, strip_##name##_2_1, strip_##name##_4_1 }
 #define SEVERAL_OF(name)                                                                                               \
-    { strip_##name##_1_4, strip_##name##_2_4, strip_##name##_4_2, NULL }
+    { strip_##name##_1_4, strip_##name##_2_4, strip_##name##_4_2 }
 
 #include "quant_terms.inc"
 #include "quant_matmul.inc"
@@ -50,51 +44,72 @@ static inline ivec i_less_raised(ivec sum, ivec codes) {
 
 /* ---- more rows ---- */
 
+enum { MOST_ROWS_HELD = 4, MOST_HELD = PANEL_TILES * MOST_ROWS_HELD };
+
 typedef struct rows_form {
     int tiles, rows;
     bool halves, has_rest;
 } rows_form;
 
-/* Sums of [tiles][rows] groups go to the rows' floats. */
-ALWAYS_INLINE void add_dots(float *const *parked, const ivec *sums, const panel *p, int i, const act *x, int half,
-                            rows_form is) {
-    for (int r = 0; r < is.rows; r++) {
-        const fvec d = f_set(x[r].d), less = f_set(x[r].less);
-        const fvec x_sum = f_set(!is.halves ? x[r].sum : x[r].half[half]);
-        for (int t = 0; t < is.tiles; t++) {
-            float *to = parked[t] + r * PACK_COLUMNS;
-            const fvec whole = f_fma(_mm512_castsi512_ps(sums[t * is.rows + r]), d, less);
-            fvec now = f_fma(whole, f_load(p[t].d[i][half]), f_load(to));
-            if (is.has_rest) now = f_fnma(f_load(p[t].m[i][half]), x_sum, now);
-            f_store(to, now);
+/* What a sum begins with: MAGIC, less what the zero takes off. `less` is minus the base, 0 in the half left out. */
+ALWAYS_INLINE ivec start_of(const act *x, ivec less) {
+    int32_t both;
+    memcpy(&both, x->whole, sizeof both);
+    return _mm512_dpwssd_epi32(i_set_32(MAGIC), i_set_32(both), less);
+}
+
+/* Products of `n_steps` times four inputs, from `first` on. */
+ALWAYS_INLINE void add_products(ivec *now, const panel *p, int i, const act *x, int first, int n_steps, rows_form is) {
+#pragma GCC unroll 8
+    for (int s = first; s < first + n_steps; s++) {
+        ivec codes[PANEL_TILES];
+#pragma GCC unroll 4
+        for (int t = 0; t < is.tiles; t++) codes[t] = i_load(p[t].codes[i] + s * PACK_LINE);
+#pragma GCC unroll 4
+        for (int r = 0; r < is.rows; r++) {
+            const ivec in = four_inputs(x[r].q + 4 * s);
+#pragma GCC unroll 4
+            for (int t = 0; t < is.tiles; t++)
+                now[t * is.rows + r] = _mm512_dpbusd_epi32(now[t * is.rows + r], codes[t], in);
         }
     }
 }
 
-ALWAYS_INLINE void panel_rows(const rows_job *j, int row, float *const *all, rows_form is) {
-    enum { MOST = 16 };
-    const panel *p = j->panels;
-    const act *x = j->x + row;
-    float *parked[PANEL_TILES];
-    for (int t = 0; t < is.tiles; t++) parked[t] = all[t] + row * PACK_COLUMNS;
-    for (int i = 0; i < j->n; i++, x += j->x_step)
-        for (int half = 0; half <= is.halves; half++) {
-            ivec now[MOST];
-            for (int k = 0; k < is.tiles * is.rows; k++) now[k] = i_load(p[k / is.rows].start[i][half]);
-#pragma GCC unroll 8
-            for (int s = 0; s < STEPS; s++) {
-                if (is.halves && s >= STEPS / 2) break;
-                const int step = half * (STEPS / 2) + s;
-                ivec codes[PANEL_TILES];
-                for (int t = 0; t < is.tiles; t++) codes[t] = i_load(p[t].codes[i] + step * PACK_LINE);
-                for (int r = 0; r < is.rows; r++) {
-                    const ivec in = four_inputs(x[r].q + 4 * step);
-                    for (int t = 0; t < is.tiles; t++)
-                        now[t * is.rows + r] = _mm512_dpbusd_epi32(now[t * is.rows + r], in, codes[t]);
-                }
-            }
-            add_dots(parked, now, p, i, x, half, is);
+/* Whole numbers of [tiles][rows] groups go to the rows' floats. */
+ALWAYS_INLINE void add_dots(fvec *held, const ivec *now, const panel *p, int i, const act *x, int half, rows_form is) {
+#pragma GCC unroll 4
+    for (int r = 0; r < is.rows; r++) {
+        const fvec d = f_set(x[r].d), less = f_set(x[r].less);
+        const fvec x_sum = f_set(!is.halves ? x[r].sum : x[r].half[half]);
+#pragma GCC unroll 4
+        for (int t = 0; t < is.tiles; t++) {
+            fvec *to = &held[t * is.rows + r];
+            *to = f_fma(f_fma(_mm512_castsi512_ps(now[t * is.rows + r]), d, less), f_load(p[t].d[i][half]), *to);
+            if (is.has_rest) *to = f_fnma(f_load(p[t].m[i][half]), x_sum, *to);
         }
+    }
+}
+
+ALWAYS_INLINE void panel_rows(const rows_job *j, int row, float *const *parked, rows_form is) {
+    const act *x = j->x + row;
+    const uint32_t less = (uint16_t)-j->base, in_first = less | (is.halves ? 0 : less << 16);
+    fvec held[MOST_HELD];
+#pragma GCC unroll 12
+    for (int k = 0; k < is.tiles * is.rows; k++)
+        held[k] = f_load(parked[k / is.rows] + (row + k % is.rows) * PACK_COLUMNS);
+    for (int i = 0; i < j->n; i++, x += j->x_step)
+#pragma GCC unroll 2
+        for (int half = 0; half <= is.halves; half++) {
+            const ivec taken_off = i_set_32((int32_t)(half ? less << 16 : in_first));
+            ivec now[MOST_HELD];
+#pragma GCC unroll 12
+            for (int k = 0; k < is.tiles * is.rows; k++) now[k] = start_of(&x[k % is.rows], taken_off);
+            add_products(now, j->panels, i, x, half * STEPS / 2, STEPS >> is.halves, is);
+            add_dots(held, now, j->panels, i, x, half, is);
+        }
+#pragma GCC unroll 12
+    for (int k = 0; k < is.tiles * is.rows; k++)
+        f_store(parked[k / is.rows] + (row + k % is.rows) * PACK_COLUMNS, held[k]);
 }
 
 typedef void rows_fn(const rows_job *j, int row, float *const *parked);
@@ -114,21 +129,21 @@ typedef void rows_fn(const rows_job *j, int row, float *const *parked);
 ROWS_ALL(1, 1)
 ROWS_ALL(1, 2)
 ROWS_ALL(1, 4)
-ROWS_ALL(1, 8)
-ROWS_ALL(2, 1)
-ROWS_ALL(2, 2)
-ROWS_ALL(2, 4)
-ROWS_ALL(2, 8)
+ROWS_ALL(3, 1)
+ROWS_ALL(3, 2)
+ROWS_ALL(3, 4)
 
-static rows_fn *const row_kernels[PANEL_TILES][MOST_SIZE + 1][2][2] = {
-    {ROWS_OF(1, 1), ROWS_OF(1, 2), ROWS_OF(1, 4), ROWS_OF(1, 8)},
-    {ROWS_OF(2, 1), ROWS_OF(2, 2), ROWS_OF(2, 4), ROWS_OF(2, 8)},
+static rows_fn *const row_kernels[2][3][2][2] = {
+    {ROWS_OF(1, 1), ROWS_OF(1, 2), ROWS_OF(1, 4)},
+    {ROWS_OF(3, 1), ROWS_OF(3, 2), ROWS_OF(3, 4)},
 };
 
 static void group_rows(const rows_job *j, const quant_run *run, float *const *parked) {
-    for (int row = 0, size; row < j->n_rows; row += 1 << size) {
-        size = size_of(j->n_rows - row);
-        row_kernels[j->n_tiles - 1][size][j->halves][j->has_rest](j, row, parked);
+    for (int row = 0, left = j->n_rows; left;) {
+        const int size = left >= 4 ? 2 : left >> 1;
+        row_kernels[j->n_tiles > 1][size][j->halves][j->has_rest](j, row, parked);
+        row += 1 << size;
+        left -= 1 << size;
     }
 }
 
@@ -145,7 +160,7 @@ static const cpu_matmul_kernel kernel_grouped = {
     .stream_rows = MOST_ROWS,
     .stream_step = PACK_COLUMNS,
     .row_step = GROUP_ROWS,
-    .panel = PANEL,
+    .panel = BLOCK_COLUMNS,
     .packed_bytes = packed_bytes,
     .pack = pack,
     .scratch_bytes = scratch_bytes,

@@ -21,10 +21,11 @@ typedef struct routing {
 
 /* The scores of a row out of its logits. */
 static void score(double *out, const float *logits, const route_rule *rule) {
-    double most = -INFINITY, total = 0;
-    for (int i = 0; i < rule->n_experts; i++) most = fmax(most, logits[i]);
+    float most = -INFINITY; /* as gcc 12 for ARM breaks down over a double one */
+    double total = 0;
+    for (int i = 0; i < rule->n_experts; i++) most = fmaxf(most, logits[i]);
     for (int i = 0; i < rule->n_experts; i++) {
-        out[i] = rule->sigmoid ? 1 / (1 + exp(-(double)logits[i])) : exp(logits[i] - most);
+        out[i] = rule->sigmoid ? 1 / (1 + exp(-(double)logits[i])) : exp((double)logits[i] - most);
         total += out[i];
     }
     for (int i = 0; i < rule->n_experts && !rule->sigmoid; i++) out[i] /= total;

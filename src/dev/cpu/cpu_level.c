@@ -17,6 +17,10 @@ static bool has_avx512vnni(const cpu_features *f) { return has_avx512(f) && f->a
 static bool has_avx512bf16(const cpu_features *f) { return has_avx512(f) && f->avx512bf16; }
 static bool has_amx(const cpu_features *f) { return has_avx512(f) && f->amx_tile && f->amx_bf16; }
 static bool is_amd(const cpu_features *f) { return !strcmp(f->vendor, "AuthenticAMD"); }
+#elif defined(__aarch64__)
+static bool has_neon(const cpu_features *f) { return f->neon; }
+static bool has_dotprod(const cpu_features *f) { return f->neon && f->dotprod; }
+static bool has_i8mm(const cpu_features *f) { return has_dotprod(f) && f->i8mm; }
 #endif
 
 static const cpu_level levels[] = {
@@ -28,6 +32,10 @@ static const cpu_level levels[] = {
     {"avx512vnni", has_avx512vnni, NULL, NULL, NULL, NULL, &cpu_quant_avx512vnni},
     {"avx512bf16", has_avx512bf16, is_amd, &cpu_matmul_avx512bf16, NULL, NULL, NULL},
     {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, &cpu_attend_amx, NULL},
+#elif defined(__aarch64__)
+    {"neon", has_neon, NULL, &cpu_matmul_neon, &cpu_row_neon, &cpu_attend_neon, &cpu_quant_neon},
+    {"dotprod", has_dotprod, NULL, NULL, NULL, NULL, &cpu_quant_dotprod},
+    {"i8mm", has_i8mm, NULL, NULL, NULL, NULL, &cpu_quant_i8mm},
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };

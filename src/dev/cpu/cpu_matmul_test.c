@@ -440,14 +440,25 @@ static void self_test_finds_wrong_products(void **state) {
 }
 
 #if defined(__x86_64__)
+#define PACKED_LEVEL avx2
+#elif defined(__aarch64__)
+#define PACKED_LEVEL neon
+#endif
+#ifdef PACKED_LEVEL
+#define PACKED_OPS_OF(level) cpu_quant_##level
+#define PACKED_NAME_OF(level) #level
+#define PACKED_OPS(level) PACKED_OPS_OF(level)
+#define PACKED_NAME(level) PACKED_NAME_OF(level)
+static const cpu_matmul_kernel *right_packed_kernel(void) { return PACKED_OPS(PACKED_LEVEL).grouped; }
+
 static void wrong_packed_run(const cpu_matmul_block *b) {
-    cpu_quant_avx2.grouped->run(b);
+    right_packed_kernel()->run(b);
     b->out[b->n_columns - 1] += 2;
 }
 
 static void self_test_finds_wrong_packed_products(void **state) {
-    if (!dev_cpu_level_available("avx2")) skip();
-    cpu_matmul_kernel wrong = *cpu_quant_avx2.grouped;
+    if (!dev_cpu_level_available(PACKED_NAME(PACKED_LEVEL))) skip();
+    cpu_matmul_kernel wrong = *right_packed_kernel();
     bool right;
     const cpu_matmul_ops ops = {.grouped = &wrong};
     assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
@@ -455,7 +466,7 @@ static void self_test_finds_wrong_packed_products(void **state) {
     wrong.run = wrong_packed_run;
     assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
     assert_false(right);
-    wrong.run = cpu_quant_avx2.grouped->run;
+    wrong.run = right_packed_kernel()->run;
     qp_status status = QP_NO_MEMORY;
     for (int n = 0; status != QP_OK; n++) {
         mem_fail_after(n);
@@ -477,7 +488,7 @@ int main(void) {
         cmocka_unit_test(exact_ops_stay_exact),
         cmocka_unit_test(formats_mix),
         cmocka_unit_test(self_test_finds_wrong_products),
-#if defined(__x86_64__)
+#ifdef PACKED_LEVEL
         cmocka_unit_test(self_test_finds_wrong_packed_products),
 #endif
     };

@@ -18,6 +18,8 @@ static const cpu_measure_ops *const tables[] = {
     &cpu_measure_ref,
 #if defined(__x86_64__)
     &cpu_measure_avx2, &cpu_measure_avx512, &cpu_measure_avx512bf16, &cpu_measure_amx,
+#elif defined(__aarch64__)
+    &cpu_measure_neon,
 #endif
 };
 enum { N_TABLES = sizeof tables / sizeof *tables };

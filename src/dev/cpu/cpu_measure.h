@@ -30,6 +30,8 @@ typedef struct cpu_measure_ops {
 extern const cpu_measure_ops cpu_measure_ref;
 #if defined(__x86_64__)
 extern const cpu_measure_ops cpu_measure_avx2, cpu_measure_avx512, cpu_measure_avx512bf16, cpu_measure_amx;
+#elif defined(__aarch64__)
+extern const cpu_measure_ops cpu_measure_neon;
 #endif
 
 #endif

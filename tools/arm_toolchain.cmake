@@ -1,0 +1,15 @@
+# 64-bit ARM from another machine: Debian's cross compiler, libraries from QUIPU_ARM_ROOT, tests by QEMU. Chosen by
+# tools/arm.sh, which fetches those libraries.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES QUIPU_ARM_ROOT)
+set(arm_libraries ${QUIPU_ARM_ROOT}/usr/lib/aarch64-linux-gnu)
+set(CMAKE_C_FLAGS_INIT "-isystem ${QUIPU_ARM_ROOT}/usr/include")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-L${arm_libraries} -Wl,-rpath-link,${arm_libraries}")
+set(CMAKE_FIND_ROOT_PATH ${QUIPU_ARM_ROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(ENV{PKG_CONFIG_LIBDIR} ${arm_libraries}/pkgconfig)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=${arm_libraries})
