@@ -32,7 +32,8 @@ if(QUIPU_CUDA STREQUAL ON OR (QUIPU_CUDA STREQUAL AUTO AND NOT QUIPU_FUZZ AND NO
         COMMAND sh ${PROJECT_SOURCE_DIR}/tools/nvcc.sh ${image} ${NVCC} -std=c++17 -O3 ${targets} -Xptxas -v -fatbin
                 ${kernel}
         DEPENDS ${kernel} ${kernel_headers} src/dev/cuda/kargs.h src/dev/cuda/fast_kargs.h
-                src/dev/cuda/kernels/packed.h tools/nvcc.sh
+                src/dev/cuda/digest_kargs.h src/base/digest.h src/dev/cuda/kernels/packed.h
+                src/dev/cuda/program_kargs.h tools/nvcc.sh
         COMMENT "nvcc ${name}.cu")
       list(APPEND images ${image})
       string(APPEND table "IMAGE(${name}, \"${image}\")\n")
@@ -74,7 +75,7 @@ include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND CMOCKA_FOUND AND NOT QUIPU_FUZZ)
   enable_language(CXX)
-  set(emulated rows matmul_exact matmul_tiled rope attend experts)
+  set(emulated rows matmul_exact matmul_tiled rope attend experts digest)
   list(TRANSFORM emulated REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/dev/cuda/kernels/\\1.cu")
   set_source_files_properties(${emulated} PROPERTIES LANGUAGE CXX
                               COMPILE_OPTIONS "-xc++;-include;${PROJECT_SOURCE_DIR}/tests/cuda/emulate.h")

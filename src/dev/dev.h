@@ -10,6 +10,7 @@
 #ifndef DEV_DEV_H
 #define DEV_DEV_H
 
+#include "base/digest.h"
 #include "base/err.h"
 #include "quant/quant.h"
 #include <stdatomic.h>
@@ -325,6 +326,18 @@ typedef struct copy_args {
     int n_blocks;
 } copy_args;
 
+/* Digests of rows of logits, see base/digest.h. All but `orders` in device memory. */
+typedef struct digest_args {
+    const float *logits; /* [n_rows][width] */
+    int n_rows, width;
+    float *changed;             /* scratch, [n_rows][width] */
+    const digest_order *orders; /* host [n_rows], each with a group of at most DIGEST_MOST_LISTED ids, and behind them
+                                   what they point to: `bytes` in all */
+    size_t bytes;
+    digest_head *heads;  /* [n_rows] */
+    digest_body *bodies; /* [n_rows] */
+} digest_args;
+
 /* ---- the device ---- */
 
 typedef struct dev_ops {
@@ -370,6 +383,8 @@ typedef struct dev_ops {
     void (*route)(device *d, const route_args *a);
     void (*experts)(device *d, const experts_args *a);
     void (*copy)(device *d, const copy_args *a);
+    /* NULL: rows of logits cost a sampler nothing where they are. */
+    void (*digest)(device *d, const digest_args *a);
     /* Bytes of another device of this kind to memory of this one, behind the ops of both. NULL: there is only one. */
     void (*hand_over)(device *d, void *to, device *from_device, const void *from, size_t bytes);
     /* Returns when all ops before it are done, with what went wrong in any of them. */

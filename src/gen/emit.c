@@ -230,11 +230,11 @@ static qp_status accept(engine *e, pick *p, qp_error *err) {
     if (stop >= 0) {
         j->end.stop_text = j->hold.stops.texts[stop];
         show_before_stop(j, at);
-        engine_end(e, j, QP_FINISH_STOP, p->logits);
+        engine_end(e, j, QP_FINISH_STOP, engine_logits(e, p));
     } else if ((j->end.stats.loop_period = loop_feed(&j->loop, l->ids + l->n_prompt, job_new_tokens(j)))) {
-        engine_end(e, j, QP_FINISH_LOOP, p->logits);
+        engine_end(e, j, QP_FINISH_LOOP, engine_logits(e, p));
     } else if (job_new_tokens(j) >= j->max_new_tokens) {
-        engine_end(e, j, QP_FINISH_LENGTH, p->logits);
+        engine_end(e, j, QP_FINISH_LENGTH, engine_logits(e, p));
     } else {
         return show_ready(j, false, err);
     }
@@ -266,7 +266,7 @@ static qp_status take_forced(engine *e, pick *p, qp_error *err) {
     for (size_t i = 0; i < p->n_forced && !j->has_ended; i++) {
         const size_t before = job_new_tokens(j);
         p->choice = (sampler_choice){.id = p->forced[i]};
-        if (i) p->logits = NULL; /* nothing was computed behind the token before it */
+        if (i) p->logits = NULL, p->row = -1; /* nothing was computed behind the token before it */
         j->end.stats.forced++;
         ERR_TRY(take_one(e, p, err));
         if (!j->has_ended && job_new_tokens(j) <= before) break;
@@ -281,10 +281,10 @@ static void take(engine *e, pick *p) {
     if (p->status != QP_OK) {
         engine_fail(e, j, p->status, &p->error);
     } else if (p->is_complete) {
-        engine_end(e, j, QP_FINISH_FILTER, p->logits);
+        engine_end(e, j, QP_FINISH_FILTER, engine_logits(e, p));
     } else if (!p->n_forced && is_end_id(j, p->choice.id)) {
         j->end.stop_id = p->choice.id;
-        engine_end(e, j, QP_FINISH_EOS, p->logits);
+        engine_end(e, j, QP_FINISH_EOS, engine_logits(e, p));
     } else {
         const qp_status status = p->n_forced ? take_forced(e, p, &why) : take_one(e, p, &why);
         if (status != QP_OK) engine_fail(e, j, status, &why);

@@ -184,6 +184,12 @@ static qp_status open_cache(engine *e, qp_error *err) {
     return pages_spill(e->pages, e->options.spill_bytes, &mover, err);
 }
 
+static qp_status open_digests(engine *e, qp_error *err) {
+    device *dev = e->model->split.dev[e->model->split.n - 1];
+    const int rows = e->options.max_jobs * JOB_LANES, n = rows < dev->logit_rows ? rows : dev->logit_rows;
+    return digests_open(&e->digests, dev, n, e->model->shape.vocabulary, err);
+}
+
 static qp_status start_thread(engine *e, qp_error *err) {
     sigset_t before;
     signals_block(&before);
@@ -205,6 +211,7 @@ static qp_status fill(engine *e, qp_error *err) {
     ERR_TRY(sampler_room_new(&e->rooms[0], e->model->shape.vocabulary, err));
     e->n_rooms = 1;
     ERR_TRY(open_cache(e, err));
+    ERR_TRY(open_digests(e, err));
     pace_open(&e->pace, &e->model->shape);
     e->t_rates = e->t_last_step = clock_now();
     publish(e);
@@ -237,6 +244,7 @@ void engine_free(engine *e) {
     inbox_let_go(e->inbox);
     pages_close(e->pages);
     store_close(&e->store);
+    digests_close(&e->digests);
     pool_free(e->pool);
     for (int i = 0; i < e->n_rooms; i++) sampler_room_free(e->rooms[i]);
     mem_free(e->waiting);

@@ -5,6 +5,7 @@
 #ifndef GEN_ENGINE_H
 #define GEN_ENGINE_H
 
+#include "digests.h"
 #include "inbox.h"
 #include "pace.h"
 #include "base/pool.h"
@@ -35,7 +36,11 @@ typedef struct step_part {
 /* What was chosen for one job: filled on any thread of pick.c, used by emit.c. */
 typedef struct pick {
     job *job;
-    const float *logits; /* of its first lane */
+    const float *logits; /* of its first lane; NULL: they are on the device, or there are none */
+    int row;             /* of logits, as the device has them; -1: not there */
+    sampler_step sampling;
+    bool is_prepared; /* `sampling` is filled, or what makes it needless */
+    bool is_digested; /* the device was asked for a digest */
     sampler_choice choice;
     bool is_complete;                   /* a filter allows nothing more */
     int32_t forced[ENGINE_MOST_FORCED]; /* [n_forced]: the tokens to take instead of `choice` */
@@ -81,6 +86,7 @@ typedef struct engine {
     pace pace;
     float *logits; /* [n_logit_rows][vocabulary] */
     size_t n_logit_rows;
+    digests digests;
     float *states; /* [n_state_rows][hidden] */
     size_t n_state_rows;
     pool *pool; /* for sampling; NULL until it pays */
@@ -108,6 +114,11 @@ bool engine_choose(engine *e);
 void engine_fill(engine *e);
 /* Computes; on failure the jobs of the step have ended. */
 bool engine_run(engine *e);
+/* Within it, while the device works: what must be known of the logits. `context`: the engine. */
+void engine_prepare(void *context);
+void engine_list_picks(engine *e);
+/* The logits behind a pick; NULL where there are none. */
+const float *engine_logits(engine *e, pick *p);
 void engine_sample(engine *e);
 void engine_emit(engine *e);
 

@@ -1,8 +1,9 @@
 /* pick.c — chooses the next token of every job whose logits are there.
  *
- * Called by engine.c after run.c. Jobs are independent of each other, so with several of them and a large vocabulary a
- * pool shares the work; what is chosen does not depend on it. Filters are asked here, on whatever thread has the job.
- */
+ * Called by engine.c after run.c; by run.c, while the device works, for what can be said before: masks, bans, forced
+ * tokens, and what a device that makes digests is asked. Jobs are independent of each other, so with several of them
+ * and a large vocabulary a pool shares the work; what is chosen does not depend on it. Filters are asked here, on
+ * whatever thread has the job. */
 #include "engine.h"
 #include "base/mem.h"
 
@@ -93,22 +94,29 @@ static const float *logits_of(const engine *e, const job *j, int k) {
     return e->logits + (size_t)j->logit_row[k] * (size_t)e->model->shape.vocabulary;
 }
 
-static qp_status choose(engine *e, pick *p, sampler_room *room, qp_error *err) {
+/* All that can be said before the logits are there. */
+static qp_status prepare(const engine *e, pick *p, qp_error *err) {
     job *j = p->job;
     const lane *l = &j->lanes[0];
-    sampler_step s = {.logits = p->logits,
-                      .negative_logits = j->n_lanes > 1 ? logits_of(e, j, 1) : NULL,
-                      .history = l->ids,
-                      .n_history = l->n,
-                      .n_prompt = l->n_prompt,
-                      .position = job_new_tokens(j)};
-    ERR_TRY(make_mask(p, e->model->shape.vocabulary, &s.allow_mask, err));
+    sampler_step *s = &p->sampling;
+    *s = (sampler_step){.history = l->ids, .n_history = l->n, .n_prompt = l->n_prompt, .position = job_new_tokens(j)};
+    ERR_TRY(make_mask(p, e->model->shape.vocabulary, &s->allow_mask, err));
     if (p->is_complete) return QP_OK;
-    s.n_ban = list_bans(j);
-    s.ban = j->banned;
-    if (is_forced(p, &s, e->model->shape.vocabulary)) return QP_OK;
+    s->n_ban = list_bans(j);
+    s->ban = j->banned;
+    is_forced(p, s, e->model->shape.vocabulary);
+    return QP_OK;
+}
+
+static bool wants_nothing(const pick *p) { return p->status != QP_OK || p->is_complete || p->n_forced; }
+
+static qp_status choose(engine *e, pick *p, sampler_room *room, qp_error *err) {
+    job *j = p->job;
     p->choice.top = j->top;
-    sampler_choose(j->sampler, room, &s, &p->choice);
+    if (p->is_digested && digests_choose(&e->digests, p->row, j->sampler, room, &p->sampling, &p->choice)) return QP_OK;
+    p->sampling.logits = engine_logits(e, p);
+    p->sampling.negative_logits = j->n_lanes > 1 ? logits_of(e, j, 1) : NULL;
+    sampler_choose(j->sampler, room, &p->sampling, &p->choice);
     if (p->choice.id >= 0) return QP_OK;
     if (p->choice.reason == SAMPLER_BROKEN_LOGITS)
         return err_set(err, QP_INTERNAL, job_new_tokens(j), "new token %zu: the model's logits are no numbers",
@@ -117,28 +125,36 @@ static qp_status choose(engine *e, pick *p, sampler_room *room, qp_error *err) {
                    "new token %zu: no token is left that bans, filters and biases all allow", job_new_tokens(j) + 1);
 }
 
+static void prepare_one(void *context, int64_t task, int worker) {
+    engine *e = context;
+    pick *p = &e->step.picks[task];
+    p->status = prepare(e, p, &p->error);
+    p->is_prepared = true;
+}
+
 static void pick_one(void *context, int64_t task, int worker) {
     engine *e = context;
     pick *p = &e->step.picks[task];
-    p->status = choose(e, p, e->rooms[worker], &p->error);
+    if (!p->is_prepared) prepare_one(e, task, worker);
+    if (!wants_nothing(p)) p->status = choose(e, p, e->rooms[worker], &p->error);
 }
 
 /* ---- all of them ---- */
 
-/* Both lanes' logits came out of this step. */
+/* Both lanes' logits come out of this step. */
 static bool is_ready(const job *j) {
     for (int k = 0; k < j->n_lanes; k++)
         if (j->logit_row[k] < 0) return false;
     return true;
 }
 
-static void list_picks(engine *e) {
+void engine_list_picks(engine *e) {
     step *s = &e->step;
     s->n_picks = 0;
     for (int i = 0; i < s->n_parts; i++) {
         job *j = s->parts[i].job;
         if (s->parts[i].lane == 0 && is_ready(j))
-            s->picks[s->n_picks++] = (pick){.job = j, .logits = logits_of(e, j, 0)};
+            s->picks[s->n_picks++] = (pick){.job = j, .logits = logits_of(e, j, 0), .row = j->logit_row[0]};
     }
 }
 
@@ -152,12 +168,57 @@ static bool has_threads(engine *e) {
     return !e->pool_failed;
 }
 
-void engine_sample(engine *e) {
-    list_picks(e);
+/* n_much: how many of them take as long as the vocabulary is large. */
+static void do_all(engine *e, pool_fn *task, int n_much) {
     const int n = e->step.n_picks;
-    const bool is_much = n > 1 && (int64_t)n * e->model->shape.vocabulary >= WORTH_THREADS;
+    const bool is_much = n_much > 1 && (int64_t)n_much * e->model->shape.vocabulary >= WORTH_THREADS;
     if (is_much && has_threads(e))
-        pool_run(e->pool, pick_one, e, n);
+        pool_run(e->pool, task, e, n);
     else
-        for (int i = 0; i < n; i++) pick_one(e, i, 0);
+        for (int i = 0; i < n; i++) task(e, i, 0);
+}
+
+/* The last token's logits leave a hash behind. */
+static bool wants_row(const pick *p) {
+    const job *j = p->job;
+    return j->n_lanes > 1 || j->wants.n_logits || job_new_tokens(j) + 1 >= j->max_new_tokens;
+}
+
+void engine_prepare(void *context) {
+    engine *e = context;
+    digests *d = &e->digests;
+    int n_masks = 0;
+    for (int i = 0; i < e->step.n_picks; i++) n_masks += e->step.picks[i].job->n_filters > 0;
+    do_all(e, prepare_one, n_masks);
+    digests_begin(d, e->step.in.n_logit_rows);
+    for (int i = 0; i < e->step.n_picks; i++) {
+        pick *p = &e->step.picks[i];
+        job *j = p->job;
+        if (wants_nothing(p) && !wants_row(p)) {
+            p->logits = NULL;
+        } else if (!wants_row(p) && digests_ask(d, p->row, j->sampler, e->rooms[0], &p->sampling)) {
+            p->is_digested = true;
+            p->logits = NULL;
+        } else {
+            for (int k = 0; k < j->n_lanes; k++) digests_ask_row(d, j->logit_row[k]);
+        }
+    }
+}
+
+const float *engine_logits(engine *e, pick *p) {
+    if (p->logits || p->row < 0) return p->logits;
+    float *out = e->logits + (size_t)p->row * (size_t)e->model->shape.vocabulary;
+    digests_fetch(&e->digests, p->row, out);
+    return p->logits = out;
+}
+
+/* Out of its digest or not: whoever draws looks at many numbers. */
+static bool is_work(const engine *e, const pick *p) {
+    return !p->is_digested || !digests_is_greedy(&e->digests, p->row);
+}
+
+void engine_sample(engine *e) {
+    int n_much = 0;
+    for (int i = 0; i < e->step.n_picks; i++) n_much += is_work(e, &e->step.picks[i]);
+    do_all(e, pick_one, n_much);
 }

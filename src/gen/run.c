@@ -23,6 +23,11 @@ static qp_status compute(engine *e, qp_error *err) {
     ERR_TRY(reserve(&e->logits, &e->n_logit_rows, in->n_logit_rows, shape->vocabulary, "the logits of a step", err));
     ERR_TRY(reserve(&e->states, &e->n_state_rows, in->n_state_rows, shape->hidden, "the states of a step", err));
     in->states = e->states;
+    engine_list_picks(e);
+    e->digests.step.prepare = engine_prepare;
+    e->digests.step.context = e;
+    const bool fits = e->digests.dev && in->n_logit_rows && in->n_logit_rows <= e->digests.n_rows;
+    in->digest = fits && !e->step.n_score_rows ? &e->digests.step : NULL;
     return model_step(e->model, in, e->logits, err);
 }
 

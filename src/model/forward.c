@@ -439,16 +439,52 @@ static void run_final_norm(forward *f, const int32_t *rows, int n_rows) {
 }
 
 /* Logits of the rows in f->picked. */
-static void run_head(forward *f, int n_rows, float *host) {
+static void run_head(forward *f, int n_rows, float *out) {
     const model_shape *s = f->shape;
     const dev_weight *head = weights_matrix(f->weights, s->tied ? SLOT_EMBED : SLOT_HEAD, 0);
     const matmul_part part = {
-        .w = head, .bias = weights_vector(f->weights, SLOT_HEAD_B, 0), .out = f->logits, .out_stride = s->vocabulary};
+        .w = head, .bias = weights_vector(f->weights, SLOT_HEAD_B, 0), .out = out, .out_stride = s->vocabulary};
     const matmul_args matmul = {.x = f->picked, .x_stride = s->hidden, .n_rows = n_rows, .n_parts = 1, .parts = {part}};
-    const limit_args limit = {f->logits, n_rows, s->vocabulary, s->logit_scale, s->logit_cap, 0};
+    const limit_args limit = {out, n_rows, s->vocabulary, s->logit_scale, s->logit_cap, 0};
     f->dev->ops->matmul(f->dev, &matmul);
     if (s->logit_scale != 1 || s->logit_cap != 0) f->dev->ops->limit(f->dev, &limit);
-    f->dev->ops->download(f->dev, host, f->logits, (size_t)n_rows * (size_t)s->vocabulary * sizeof(float));
+}
+
+/* `rows` rows from the first on. */
+static void fetch_logits(forward *f, const float *from, float *to, int first, int rows) {
+    const size_t width = (size_t)f->shape->vocabulary, at = (size_t)first * width;
+    f->dev->ops->download(f->dev, to + at, from + at, (size_t)rows * width * sizeof(float));
+}
+
+/* ---- digests ---- */
+
+/* What was asked of the rows, in the order in which it is needed. */
+static void fetch_digests(forward *f, const step_input *in, float *logits) {
+    const step_digest *g = in->digest;
+    const size_t n = (size_t)in->n_logit_rows;
+    f->dev->ops->download(f->dev, g->heads_here, g->heads, n * sizeof *g->heads);
+    if (g->wants_bodies) f->dev->ops->download(f->dev, g->bodies_here, g->bodies, n * sizeof *g->bodies);
+    for (int first = 0, end; first < in->n_logit_rows; first = end) {
+        for (end = first; end < in->n_logit_rows && g->wants_row[end] == g->wants_row[first];) end++;
+        if (g->wants_row[first]) fetch_logits(f, g->rows, logits, first, end - first);
+    }
+}
+
+/* The device starts on what it has been given, and what will be asked of the logits is made out meanwhile. */
+static void digest_logits(forward *f, const step_input *in, float *logits) {
+    const step_digest *g = in->digest;
+    f->dev->ops->download(f->dev, NULL, NULL, 0);
+    g->prepare(g->context);
+    const digest_args args = {.logits = g->rows,
+                              .n_rows = in->n_logit_rows,
+                              .width = f->shape->vocabulary,
+                              .changed = g->changed,
+                              .orders = g->orders,
+                              .bytes = g->bytes,
+                              .heads = g->heads,
+                              .bodies = g->bodies};
+    f->dev->ops->digest(f->dev, &args);
+    fetch_digests(f, in, logits);
 }
 
 /* A table of positions ends somewhere; rotation does not. */
@@ -495,11 +531,14 @@ static forward *run_layers(forward *f, const step_input *in) {
 
 static void run_logits(forward *f, const step_input *in, float *logits) {
     const int most = f->dev->logit_rows;
+    const size_t width = (size_t)f->shape->vocabulary;
     for (int done = 0; done < in->n_logit_rows; done += most) {
         const int left = in->n_logit_rows - done, n = left < most ? left : most;
         run_final_norm(f, in->logit_rows + done, n);
-        run_head(f, n, logits + (size_t)done * (size_t)f->shape->vocabulary);
+        run_head(f, n, in->digest ? in->digest->rows + (size_t)done * width : f->logits);
+        if (!in->digest) fetch_logits(f, f->logits, logits + (size_t)done * width, 0, n);
     }
+    if (in->digest) digest_logits(f, in, logits);
 }
 
 static void run_states(forward *f, const step_input *in) {

@@ -33,7 +33,8 @@ void forward_close(forward *f);
  * for. `width` as plan_widths has it; logit_rows 0: of a device that has not the head. */
 size_t forward_bytes(const model_shape *shape, const int *width, int max_rows, int logit_rows);
 int64_t forward_widest(const int *width);
-/* Writes logits [n_logit_rows][vocabulary], and in->states, to host memory when the device has finished. The step's ids
+/* Writes logits [n_logit_rows][vocabulary], or of in->digest's rows those that are wanted, and in->states, to host
+ * memory when the device has finished. The step's ids
  * must be in the vocabulary and its rows at most max_rows. */
 qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error *err);
 

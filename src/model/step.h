@@ -4,6 +4,22 @@
 
 #include "lora.h"
 
+/* Digests of the rows of logits (base/digest.h) instead of the rows. */
+typedef struct step_digest {
+    float *rows, *changed; /* device memory [n_logit_rows][vocabulary]: where the rows stay, and scratch */
+    digest_head *heads;    /* device memory [n_logit_rows] */
+    digest_body *bodies;   /* likewise */
+    /* Called while the device works on the layers: fills what follows. */
+    void (*prepare)(void *context);
+    void *context;
+    const digest_order *orders; /* [n_logit_rows]; n 0: nothing is asked; behind them what they point to */
+    size_t bytes;
+    bool *wants_row;          /* [n_logit_rows]: comes as a whole, too */
+    bool wants_bodies;        /* some order wants more than the best */
+    digest_head *heads_here;  /* [n_logit_rows]: what came */
+    digest_body *bodies_here; /* likewise, if wanted */
+} step_digest;
+
 typedef struct step_input {
     int n_rows;
     const int32_t *ids; /* [n_rows] */
@@ -14,6 +30,7 @@ typedef struct step_input {
     const lora_set *const *adapters; /* [n_spans]: of each sequence, NULL for none; NULL: none at all */
     int n_logit_rows;
     const int32_t *logit_rows; /* [n_logit_rows], ascending: rows whose logits are wanted */
+    const step_digest *digest; /* of a device that makes them; NULL: all rows come */
     int n_state_rows;
     const int32_t *state_rows; /* [n_state_rows], ascending: rows whose hidden state behind the final norm is wanted */
     float *states;             /* [n_state_rows][hidden], host memory: where they go */

@@ -4,6 +4,9 @@
 
 /* ---- floors out of the peaks: each is a logit that is there ---- */
 
+/* Never negative: whether zeros have signs must not matter. */
+static uint32_t depth_key(const logit_row *r, int g) { return num_bits(r->highest - r->peaks[g]) & 0x7FFFFFFFu; }
+
 static float lowest_kept(const candidate_list *c, const logit_row *r, rank_cut cut) {
     float floor = r->highest;
     for (int g = 0; g < r->n_groups; g++)
@@ -13,7 +16,7 @@ static float lowest_kept(const candidate_list *c, const logit_row *r, rank_cut c
 
 float candidates_floor_of_rank(candidate_list *c, const logit_row *r, int k) {
     if (k >= r->n_groups || r->highest == INFINITY) return -FLT_MAX;
-    for (int g = 0; g < r->n_groups; g++) c->keys[g] = num_bits(r->highest - r->peaks[g]);
+    for (int g = 0; g < r->n_groups; g++) c->keys[g] = depth_key(r, g);
     return lowest_kept(c, r, rank_by_mass(c->keys, NULL, r->n_groups, k, c->scratch));
 }
 
@@ -21,7 +24,7 @@ float candidates_floor_of_mass(candidate_list *c, const logit_row *r, const soft
     double sum = 0;
     for (int g = 0; g < r->n_groups; g++) {
         c->p[g] = num_exp2_below(curve_at(curve, r->peaks[g]));
-        c->keys[g] = num_bits(r->highest - r->peaks[g]);
+        c->keys[g] = depth_key(r, g);
         sum += c->p[g];
     }
     if (sum < wanted) return -FLT_MAX;

@@ -25,13 +25,16 @@ static void begin(const sampler *s, sampler_room *room, const sampler_step *step
     for (size_t i = 0; i < step->n_ban; i++) row_forbid(&room->row, step->ban[i]);
 }
 
+/* What penalties and biases change. */
+static void put_changes(sampler *s, change_sink *to, uint32_t *seen, const sampler_step *step) {
+    const qp_sampling *set = &s->setup.settings;
+    if (penalties_are_on(set)) penalties_apply(&s->counts, set, to, seen, step->history, step->n_history);
+    for (size_t i = 0; i < s->n_bias; i++) change_put(to, &(digest_change){s->bias[i].id, 1, -s->bias[i].bias, 0});
+}
+
 static void change(sampler *s, sampler_room *room, const sampler_step *step) {
     const qp_sampling *set = &s->setup.settings;
-    if (penalties_are_on(set)) penalties_apply(&s->counts, set, room, step->history, step->n_history);
-    for (size_t i = 0; i < s->n_bias; i++) {
-        float *logit = row_touch(&room->row, s->bias[i].id);
-        if (logit) *logit = row_within(*logit, *logit + s->bias[i].bias);
-    }
+    put_changes(s, &(change_sink){.row = &room->row}, room->seen, step);
     if (set->dry_multiplier > 0) dry_apply(room, set, s->setup.dry_breakers, step->history, step->n_history);
 }
 
@@ -51,7 +54,7 @@ static draw_result draw(sampler *s, sampler_room *room, uint64_t position) {
     const bool has_mirostat = set->mirostat_tau > 0;
     const stage_view view = {set, has_mirostat ? mirostat_mu(&s->mirostat, set, position) : 0, s->setup.xtc_keep};
     const draw_result d = draw_token(room, &view, rng_uniform(set->seed, 0, position));
-    if (has_mirostat) mirostat_note(&s->mirostat, set, position, d.p);
+    if (has_mirostat && d.kind != DRAW_UNPROVEN) mirostat_note(&s->mirostat, set, position, d.p);
     return d;
 }
 
@@ -81,4 +84,50 @@ void sampler_choose(sampler *s, sampler_room *room, const sampler_step *step, sa
     out->p = (float)d.p;
     out->logprob = logprob_of(log_mass, step->logits[d.id]);
     for (int i = 0; i < out->n_top; i++) out->top[i].p = draw_probability(room, &d, out->top[i].id);
+}
+
+/* ---- of a row that is not here ---- */
+
+static bool is_simple(const sampler *s) {
+    const qp_sampling *set = &s->setup.settings;
+    const bool is_guided = set->guidance != 0 && set->guidance != 1;
+    return !is_guided && !s->setup.wants_p && !s->setup.n_top && !(set->dry_multiplier > 0);
+}
+
+static void write_mask(const sampler *s, const sampler_step *step, uint32_t *mask) {
+    const int blocks = row_blocks(s->n_tokens);
+    for (int b = 0; b < blocks; b++) mask[b] = step->allow_mask ? s->open[b] & step->allow_mask[b] : s->open[b];
+    for (size_t i = 0; i < step->n_ban; i++)
+        if (step->ban[i] >= 0 && step->ban[i] < s->n_tokens) mask[step->ban[i] / 32] &= ~(1u << (step->ban[i] % 32));
+}
+
+bool sampler_order(sampler *s, sampler_room *room, const sampler_step *step, digest_order *out, sampler_space *space) {
+    const qp_sampling *set = &s->setup.settings;
+    logit_row shape = {0};
+    change_sink changes = {.list = space->changes, .capacity = space->n_changes};
+    row_divide(&shape, s->n_tokens);
+    *out = (digest_order){.n = s->n_tokens, .group = shape.group, .n_groups = shape.n_groups};
+    if (!is_simple(s) || shape.group * ROW_BLOCK > DIGEST_MOST_LISTED) return false;
+    if (!temperature_is_greedy(set) && !draw_order(set, rng_uniform(set->seed, 0, step->position), out)) return false;
+    put_changes(s, &changes, room->seen, step);
+    if (changes.n > changes.capacity) return false;
+    space->n_changes = changes.n;
+    out->n_changes = (int32_t)changes.n;
+    out->has_many = set->penalty_range > 0 || (s->n_bias && (s->n_bias > 1 || penalties_are_on(set)));
+    out->is_masked = step->allow_mask || step->n_ban || !s->is_all_open;
+    if (out->is_masked) write_mask(s, step, space->mask);
+    return true;
+}
+
+bool sampler_choose_from(sampler *s, sampler_room *room, const sampler_step *step, const digest_order *order,
+                         const digest_head *head, const digest_body *body, sampler_choice *out) {
+    const bool is_greedy = order->want == DIGEST_BEST;
+    if (head->best < 0) return false; /* the row tells why */
+    *out = (sampler_choice){.id = head->best, .top = out->top};
+    if (is_greedy) return true;
+    row_begin_digest(&room->row, &(row_digest){order, head, body});
+    const draw_result d = draw(s, room, step->position);
+    room->row.digest = (row_digest){0};
+    out->id = d.id;
+    return d.kind != DRAW_UNPROVEN;
 }

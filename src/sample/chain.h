@@ -6,6 +6,7 @@
 #ifndef SAMPLE_CHAIN_H
 #define SAMPLE_CHAIN_H
 
+#include "base/digest.h"
 #include "base/err.h"
 
 /* QP_BAD_ARGUMENT by name for values that mean nothing (NaN, negative counts). */
@@ -68,6 +69,22 @@ typedef struct sampler_choice {
 
 /* Chooses, and notes what the state needs (mirostat). The room is of the same vocabulary. */
 void sampler_choose(sampler *s, sampler_room *room, const sampler_step *step, sampler_choice *out);
+
+/* ---- of a row that is not here ---- */
+
+/* Where an order writes what it wants changed and allowed. */
+typedef struct sampler_space {
+    digest_change *changes;
+    size_t n_changes; /* that there is room for; then: that there are */
+    uint32_t *mask;   /* [(n_vocabulary + 31) / 32] */
+} sampler_space;
+
+/* What must be known of the row of this step, whose logits nobody has seen yet; all but the places of changes and mask
+ * is filled. False: nothing but the row itself will do. */
+bool sampler_order(sampler *s, sampler_room *room, const sampler_step *step, digest_order *out, sampler_space *space);
+/* The choice that sampler_choose would make, out of the digest. False: it does not tell; nothing has changed. */
+bool sampler_choose_from(sampler *s, sampler_room *room, const sampler_step *step, const digest_order *order,
+                         const digest_head *head, const digest_body *body, sampler_choice *out);
 /* Makes the state what it was when the answer had n_new tokens (banned texts are taken back). */
 void sampler_rewind(sampler *s, size_t n_new);
 

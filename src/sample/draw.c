@@ -11,6 +11,7 @@
 draw_result draw_best(const sampler_room *room) {
     const logit_row *r = &room->row;
     int g = 0;
+    if (r->digest.head) return (draw_result){.id = r->digest.head->best, .p = 1, .kind = DRAW_BEST};
     while (r->peaks[g] < r->highest) g++;
     int32_t id = g * r->group * ROW_BLOCK;
     while (!(row_value(r, id) == r->highest)) id++;
@@ -39,14 +40,38 @@ static const sampler_row *first_stage(const qp_sampling *s) {
     return NULL;
 }
 
+/* Its masses, and their sum. */
+static double mass_of(sampler_room *room, const softmax_curve *curve) {
+    const logit_row *r = &room->row;
+    if (!r->digest.head) return room->sweep->masses(room->masses, r, curve);
+    double total = 0;
+    for (int g = 0; g < r->n_groups; g++) total += room->masses[g] = r->digest.body->masses[g];
+    return total;
+}
+
+/* ---- what a digest must have ---- */
+
+bool draw_order(const qp_sampling *s, double uniform, digest_order *out) {
+    enum { FEW = 256 }; /* peaks: what truncations leave is seldom more */
+    const sampler_row *first = first_stage(s);
+    const softmax_curve curve = curve_of(s, 0);
+    out->slope = curve.slope;
+    out->bend = curve.bend;
+    out->uniform = uniform;
+    out->want = first ? DIGEST_LIST : DIGEST_DRAW;
+    out->least = first == &sampler_top_k ? s->top_k : FEW;
+    if (!first) return s->skew == 0;
+    return first->floor || (first == &sampler_top_k && s->top_k <= DIGEST_MOST_LISTED / 2);
+}
+
 /* ---- with a list ---- */
 
 /* What lies lower, the first stage drops for certain. Only that stage: those behind it count what it left. */
 static float floor_of(sampler_room *room, const sampler_row *first, const stage_view *v, const draw_result *d) {
-    float floor = logit_at(&d->curve, NUM_LEAST_EXPONENT), other = -FLT_MAX;
+    float floor = logit_at(&d->curve, EXP2_LEAST), other = -FLT_MAX;
     if (first && first->floor) {
         const float exponent = first->floor(v, first->wants_mass ? num_log2(d->mass) : 0);
-        if (exponent > NUM_LEAST_EXPONENT) floor = logit_at(&d->curve, exponent < 0 ? exponent : 0);
+        if (exponent > EXP2_LEAST) floor = logit_at(&d->curve, exponent < 0 ? exponent : 0);
     }
     if (first == &sampler_top_k)
         other = candidates_floor_of_rank(&room->list, &room->row, v->settings->top_k);
@@ -55,19 +80,37 @@ static float floor_of(sampler_room *room, const sampler_row *first, const stage_
     return floor > other ? floor : other;
 }
 
-static void fill_list(sampler_room *room, const stage_view *v, draw_result *d) {
+/* Of the digest's list what the row's would be; -1: it does not go down to the floor. */
+static int gather(sampler_room *room, float floor) {
+    const row_digest *g = &room->row.digest;
+    candidate_list *c = &room->list;
+    int n = 0;
+    if (!g->head) return room->sweep->gather(c->ids, c->x, &room->row, floor);
+    if (!(floor >= g->head->floor)) return -1;
+    for (int i = 0; i < g->head->n_listed; i++) {
+        c->ids[n] = g->body->ids[i];
+        c->x[n] = g->body->values[i];
+        n += c->x[n] >= floor;
+    }
+    return n;
+}
+
+/* False: a digest does not say enough. */
+static bool fill_list(sampler_room *room, const stage_view *v, draw_result *d) {
     const sampler_row *first = first_stage(v->settings);
     candidate_list *c = &room->list;
     const bool wants_mass = first && first->wants_mass;
-    if (wants_mass) d->mass = room->sweep->masses(room->masses, &room->row, &d->curve);
+    if (wants_mass) d->mass = mass_of(room, &d->curve);
     const float floor = floor_of(room, first, v, d);
-    c->n = room->sweep->gather(c->ids, c->x, &room->row, floor);
+    c->n = gather(room, floor);
+    if (c->n < 0) return false;
     room->sweep->powers(c->p, c->x, c->n, &d->curve);
-    if (floor <= logit_at(&d->curve, NUM_LEAST_EXPONENT))
+    if (floor <= logit_at(&d->curve, EXP2_LEAST))
         candidates_keep_least(c, FLT_MIN); /* who has no chance at all is not counted */
     else
         candidates_add_up(c);
     if (wants_mass) c->sum = d->mass;
+    return true;
 }
 
 /* u bent by skew; ranks count then instead of ids. */
@@ -103,8 +146,8 @@ static int draw_by_id(const candidate_list *c, double uniform) {
 
 static void draw_from_list(sampler_room *room, const stage_view *v, double uniform, draw_result *d) {
     candidate_list *c = &room->list;
-    d->kind = DRAW_FROM_LIST;
-    fill_list(room, v, d);
+    d->kind = fill_list(room, v, d) ? DRAW_FROM_LIST : DRAW_UNPROVEN;
+    if (d->kind == DRAW_UNPROVEN) return;
     for (int i = 0; i < sampler_n_rows && c->n > 1; i++)
         if (sampler_rows[i]->is_on(v->settings)) sampler_rows[i]->apply(c, v);
     candidates_add_up(c);
@@ -119,7 +162,7 @@ static void draw_from_list(sampler_room *room, const stage_view *v, double unifo
 static void draw_from_row(sampler_room *room, double uniform, draw_result *d) {
     const logit_row *r = &room->row;
     d->kind = DRAW_FROM_ROW;
-    d->mass = room->sweep->masses(room->masses, r, &d->curve);
+    d->mass = mass_of(room, &d->curve);
     const double target = uniform * d->mass;
     double before = 0, sum = 0;
     int group = 0;
@@ -130,6 +173,8 @@ static void draw_from_row(sampler_room *room, double uniform, draw_result *d) {
         sum += room->masses[g];
     }
     const int32_t first = group * r->group * ROW_BLOCK, end = first + r->group * ROW_BLOCK;
+    if (r->digest.head && r->digest.body->ids[0] != first) d->kind = DRAW_UNPROVEN;
+    if (d->kind == DRAW_UNPROVEN) return;
     for (int32_t id = first; id < end && id < r->n && before <= target; id++) {
         const float p = num_exp2_below(curve_at(&d->curve, row_value(r, id)));
         if (!(p > 0)) continue;

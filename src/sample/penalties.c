@@ -46,25 +46,12 @@ static void count(penalty_counts *c, const int32_t *history, size_t n) {
     c->last = n ? history[n - 1] : 0;
 }
 
-/* Divided where positive, else multiplied: chosen by the sign's bit, which no branch could foresee. */
-typedef struct repetition {
-    float divisors[2], factors[2];
-} repetition;
-
-static inline repetition repetition_of(float penalty) { return (repetition){{penalty, 1}, {1, penalty}}; }
-
-static inline float repeated(const repetition *r, float logit) {
-    const uint32_t is_negative = num_bits(logit) >> 31;
-    return logit / r->divisors[is_negative] * r->factors[is_negative];
-}
-
-static void apply_counts(const penalty_counts *c, const qp_sampling *s, logit_row *row) {
-    const repetition r = repetition_of(s->repetition_penalty);
-    const float presence = s->presence_penalty, frequency = s->frequency_penalty;
+static void apply_counts(const penalty_counts *c, const qp_sampling *s, change_sink *to) {
     for (int i = 0; i < c->n_ids; i++) {
-        const int32_t id = c->ids[i];
-        float *logit = row_touch(row, id);
-        if (logit) *logit = row_within(*logit, repeated(&r, *logit) - presence - frequency * (float)c->counts[id]);
+        const float count = (float)c->counts[c->ids[i]];
+        const digest_change change = {c->ids[i], s->repetition_penalty, s->presence_penalty,
+                                      s->frequency_penalty * count};
+        change_put(to, &change);
     }
 }
 
@@ -75,35 +62,36 @@ static float left(size_t i, size_t range, size_t decay) {
     return i <= range ? 1 : 1 - (float)(i - range) / (float)decay;
 }
 
-static void apply_once(const qp_sampling *s, sampler_room *room, int32_t id, float share) {
-    float *logit = row_touch(&room->row, id);
-    if (!logit) return;
-    const bool is_newest = !row_bit(room->seen, id);
-    room->seen[id / 32] |= 1u << (id % 32);
-    float changed = *logit;
-    const repetition r = repetition_of(1 + (s->repetition_penalty - 1) * share);
-    if (is_newest) changed = repeated(&r, changed) - s->presence_penalty * share;
-    *logit = row_within(*logit, changed - s->frequency_penalty * share);
+static void apply_once(const qp_sampling *s, change_sink *to, uint32_t *seen, int32_t id, float share) {
+    digest_change change = {id, 1, 0, s->frequency_penalty * share};
+    if (!row_bit(seen, id)) {
+        change.divisor = 1 + (s->repetition_penalty - 1) * share;
+        change.minus = s->presence_penalty * share;
+    }
+    seen[id / 32] |= 1u << (id % 32);
+    change_put(to, &change);
 }
 
-static void apply_range(const qp_sampling *s, sampler_room *room, const int32_t *history, size_t n) {
+static void apply_range(const penalty_counts *c, const qp_sampling *s, change_sink *to, uint32_t *seen,
+                        const int32_t *history, size_t n) {
     const size_t range = (size_t)s->penalty_range, decay = (size_t)s->penalty_decay;
     const size_t end = n < range + decay ? n : range + decay;
     for (size_t i = 0; i < end; i++) {
         const int32_t id = history[n - 1 - i];
-        if (id >= 0 && id < room->row.n) apply_once(s, room, id, left(i, range, decay));
+        if (id >= 0 && id < c->n_tokens) apply_once(s, to, seen, id, left(i, range, decay));
     }
     for (size_t i = 0; i < end; i++) {
         const int32_t id = history[n - 1 - i];
-        if (id >= 0 && id < room->row.n) room->seen[id / 32] = 0;
+        if (id >= 0 && id < c->n_tokens) seen[id / 32] = 0;
     }
 }
 
-void penalties_apply(penalty_counts *c, const qp_sampling *s, sampler_room *room, const int32_t *history, size_t n) {
+void penalties_apply(penalty_counts *c, const qp_sampling *s, change_sink *to, uint32_t *seen, const int32_t *history,
+                     size_t n) {
     if (!c->counts) {
-        apply_range(s, room, history, n);
+        apply_range(c, s, to, seen, history, n);
         return;
     }
     count(c, history, n);
-    apply_counts(c, s, &room->row);
+    apply_counts(c, s, to);
 }

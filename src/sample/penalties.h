@@ -2,7 +2,8 @@
 #ifndef SAMPLE_PENALTIES_H
 #define SAMPLE_PENALTIES_H
 
-#include "room.h"
+#include "change.h"
+#include "base/err.h"
 
 /* How often each id stands in the history, kept from step to step so that a long history costs nothing. */
 typedef struct penalty_counts {
@@ -18,7 +19,8 @@ qp_status penalties_open(penalty_counts *c, const qp_sampling *s, int n_tokens, 
 void penalties_close(penalty_counts *c);
 /* The history was rewound: the next call counts anew. */
 void penalties_forget(penalty_counts *c);
-/* Penalises in room->row. */
-void penalties_apply(penalty_counts *c, const qp_sampling *s, sampler_room *room, const int32_t *history, size_t n);
+/* Gives the sink what the history changes. `seen`: bit per id, zero between calls. */
+void penalties_apply(penalty_counts *c, const qp_sampling *s, change_sink *to, uint32_t *seen, const int32_t *history,
+                     size_t n);
 
 #endif

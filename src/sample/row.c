@@ -23,7 +23,7 @@ static void copy_block(logit_row *r, int block, uint32_t open) {
     r->homes[block] = ROW_COPY;
 }
 
-static void set_size(logit_row *r, int n) {
+void row_divide(logit_row *r, int n) {
     r->n = n;
     r->n_blocks = row_blocks(n);
     for (r->group = 1; (r->n_groups = (r->n_blocks - 1) / r->group + 1) > ROW_MOST_GROUPS;) r->group *= 2;
@@ -31,7 +31,8 @@ static void set_size(logit_row *r, int n) {
 
 void row_begin(logit_row *r, const float *base, int n, const uint32_t *open, const uint32_t *mask) {
     r->base = base;
-    set_size(r, n);
+    r->digest = (row_digest){0};
+    row_divide(r, n);
     for (int b = 0; b < r->n_blocks; b++) {
         const uint32_t bits = mask ? open[b] & mask[b] : open[b];
         r->homes[b] = bits ? ROW_MODEL : ROW_CLOSED;
@@ -39,9 +40,17 @@ void row_begin(logit_row *r, const float *base, int n, const uint32_t *open, con
     }
 }
 
+void row_begin_digest(logit_row *r, const row_digest *digest) {
+    r->base = NULL;
+    r->digest = *digest;
+    row_divide(r, digest->order->n);
+    memcpy(r->peaks, digest->body->peaks, (size_t)r->n_groups * sizeof *r->peaks);
+    r->highest = digest->head->highest;
+}
+
 logit_row row_plain(const float *base, int n, float *peaks) {
     logit_row r = {.base = base, .peaks = peaks};
-    set_size(&r, n);
+    row_divide(&r, n);
     if (n % ROW_BLOCK) fill_up(r.tail, base + n / ROW_BLOCK * ROW_BLOCK, n % ROW_BLOCK);
     return r;
 }
@@ -55,5 +64,6 @@ void row_forbid(logit_row *r, int32_t id) {
 
 float row_value(const logit_row *r, int32_t id) {
     const int block = id / ROW_BLOCK;
+    if (r->digest.head) return r->digest.body->values[id - r->digest.body->ids[0]];
     return row_is_closed(r, block) ? -INFINITY : row_block(r, block)[id % ROW_BLOCK];
 }

@@ -68,6 +68,8 @@ static qp_status fill_ids(sampler *s, const sampler_setup *setup, qp_error *err)
     s->open = mem_array(blocks, sizeof *s->open);
     if (!s->open) return err_no_memory(err, blocks * sizeof *s->open, "the tokens that may be sampled");
     fill_open(s->open, s->n_tokens, setup);
+    s->is_all_open = true;
+    for (int id = 0; id < s->n_tokens && s->is_all_open; id++) s->is_all_open = row_bit(s->open, id);
     if (!setup->n_bias) return QP_OK;
     s->bias = mem_array(setup->n_bias, sizeof *s->bias);
     if (!s->bias) return err_no_memory(err, setup->n_bias * sizeof *s->bias, "biases");

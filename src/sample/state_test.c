@@ -4,6 +4,7 @@
 #include "mirostat.h"
 #include "num.h"
 #include "penalties.h"
+#include "room.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "harness.h"
@@ -83,7 +84,7 @@ static float penalised(overlay *o, const qp_sampling *s, const int32_t *history,
     penalty_counts counts;
     assert_int_equal(penalties_open(&counts, s, N, NULL), QP_OK);
     row_begin(&o->room->row, o->logits, N, o->open, NULL);
-    penalties_apply(&counts, s, o->room, history, n);
+    penalties_apply(&counts, s, &(change_sink){.row = &o->room->row}, o->room->seen, history, n);
     penalties_close(&counts);
     return row_value(&o->room->row, id);
 }
@@ -147,7 +148,7 @@ static void counts_follow_the_history(void **state) {
         penalties_forget(&counts);
         for (int again = 0; again < 2; again++) {
             row_begin(&o.room->row, o.logits, N, o.open, NULL);
-            penalties_apply(&counts, &s, o.room, history, lengths[k]);
+            penalties_apply(&counts, &s, &(change_sink){.row = &o.room->row}, o.room->seen, history, lengths[k]);
             for (int id = 0; id < N; id++) {
                 float count = 0;
                 for (size_t i = 0; i < lengths[k]; i++) count += history[i] == id;
@@ -159,7 +160,7 @@ static void counts_follow_the_history(void **state) {
     const int32_t *const unannounced[] = {shorter, other, longer};
     for (size_t k = 0; k < 3; k++) {
         row_begin(&o.room->row, o.logits, N, o.open, NULL);
-        penalties_apply(&counts, &s, o.room, unannounced[k], k == 2 ? 3 : 2);
+        penalties_apply(&counts, &s, &(change_sink){.row = &o.room->row}, o.room->seen, unannounced[k], k == 2 ? 3 : 2);
         assert_true(row_value(&o.room->row, 1) == (k == 0 ? -2 : -1));
     }
     penalties_close(&counts);

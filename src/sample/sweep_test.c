@@ -58,7 +58,7 @@ static void masses_are_right(const sweep_ops *ops, field *f, const logit_row *r,
     double wanted = 0;
     for (int i = 0; i < r->n; i++) {
         const double d = (double)seen[i] - c.highest, x = d * (c.slope + d * c.bend);
-        if (x > NUM_LEAST_EXPONENT) wanted += exp2(x);
+        if (x > EXP2_LEAST) wanted += exp2(x);
     }
     const double mass = ops->masses(f->masses, r, &c);
     if (!(fabs(mass - wanted) <= 2e-6 * wanted)) fail_msg("%s: %.9g, expected %.9g", ops->name, mass, wanted);

@@ -48,6 +48,8 @@ static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fdiv_rn(float a, float b) { return a / b; }
+static inline double __dmul_rn(double a, double b) { return a * b; }
 static inline uint32_t __float_as_uint(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);

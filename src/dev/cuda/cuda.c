@@ -19,6 +19,7 @@ enum {
     UPLOAD_AS_TABLE = 256 << 10,   /* so many bytes travel with a step's tables */
     MOST_SPARE = 256 << 20,        /* left to the driver */
     DOWNLOAD_AT_ONCE = 16 << 20,   /* through pinned memory, from where */
+    DOWNLOAD_LEAST = 1 << 20,      /* what is there is taken on while so many more come */
     DOWNLOAD_PIECE = 256 << 10,    /* a thread takes so many at a time */
     DOWNLOAD_DIRECTLY = 128 << 10, /* the driver's own way is as fast */
     FEW_ROWS = 512,                /* of a step where scratch for more would take too much of the memory */
@@ -167,6 +168,24 @@ static void move_on(cuda_device *c, arrival *a, size_t bytes) {
     pthread_mutex_unlock(&c->window.lock);
 }
 
+/* In parts, of which one is on its way while the one before is moved on. */
+static void fetch_parts(cuda_device *c, uint8_t *to, drv_ptr from, size_t bytes) {
+    const size_t even = (bytes + CUDA_ARRIVALS - 1) / CUDA_ARRIVALS,
+                 step = even > DOWNLOAD_LEAST ? even : DOWNLOAD_LEAST;
+    uint8_t *pinned = c->pinned;
+    for (size_t at = 0; at < bytes; at += step) {
+        const size_t n = bytes - at < step ? bytes - at : step;
+        cuda_noted(c, c->drv.copy_down(pinned + at, from + at, n, c->stream), "cuda: copying from the GPU");
+        cuda_noted(c, c->drv.event_record(c->arrived[at / step], c->stream), "cuda: an event");
+    }
+    for (size_t at = 0; at < bytes && c->failure.code == QP_OK; at += step) {
+        const size_t n = bytes - at < step ? bytes - at : step;
+        arrival a = {to + at, pinned + at, n};
+        if (cuda_noted(c, c->drv.event_wait(c->arrived[at / step]), "cuda: the GPU has failed")) return;
+        move_on(c, &a, n);
+    }
+}
+
 static void fetch(cuda_device *c, uint8_t *to, drv_ptr from, size_t bytes) {
     if (bytes < DOWNLOAD_DIRECTLY) {
         cuda_noted(c, c->drv.copy_down(to, from, bytes, c->stream), "cuda: copying from the GPU");
@@ -175,10 +194,7 @@ static void fetch(cuda_device *c, uint8_t *to, drv_ptr from, size_t bytes) {
     }
     for (size_t done = 0; done < bytes && c->failure.code == QP_OK; done += DOWNLOAD_AT_ONCE) {
         const size_t left = bytes - done, n = left < DOWNLOAD_AT_ONCE ? left : DOWNLOAD_AT_ONCE;
-        arrival a = {to + done, c->pinned, n};
-        cuda_noted(c, c->drv.copy_down(c->pinned, from + done, n, c->stream), "cuda: copying from the GPU");
-        if (cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: the GPU has failed")) return;
-        move_on(c, &a, n);
+        fetch_parts(c, to + done, from + done, n);
     }
 }
 
@@ -218,8 +234,10 @@ static void shut(device *d) {
         cuda_give(c, c->scales);
         cuda_give(c, c->parts);
         cuda_give(c, c->lists);
-        cuda_give(c, c->blocks);
+        for (int i = 0; i < 2; i++) cuda_give(c, c->blocks[i]);
         if (c->pinned) c->drv.host_give(c->pinned);
+        for (int i = 0; i < CUDA_ARRIVALS; i++)
+            if (c->arrived[i]) c->drv.event_destroy(c->arrived[i]);
         if (c->handed) c->drv.event_destroy(c->handed);
         for (int i = 0; i < c->n_modules; i++) c->drv.module_unload(c->modules[i]);
         if (c->stream) c->drv.stream_destroy(c->stream);
@@ -262,6 +280,7 @@ static const dev_ops ops = {
     .route = cuda_route,
     .experts = cuda_experts,
     .copy = cuda_copy,
+    .digest = cuda_digest,
     .hand_over = cuda_hand_over,
     .finish = finish,
 };
@@ -344,6 +363,7 @@ static qp_status start(cuda_device *c, const char *library, const dev_options *o
     ERR_TRY(pool_new(&c->pool, options->threads, options->pin_threads, err));
     c->head.threads = pool_threads(c->pool);
     result = c->drv.host_take(&c->pinned, DOWNLOAD_AT_ONCE, 0);
+    for (int i = 0; i < CUDA_ARRIVALS && !result; i++) result = c->drv.event_create(&c->arrived[i], DRV_EVENT_PLAIN);
     if (result) return drv_failed(&c->drv, result, "cuda: pinned memory", err);
     ERR_TRY(load_kernels(c, err));
     ERR_TRY(cuda_packed_ask(c, err));

@@ -12,7 +12,7 @@
 #include "base/pool.h"
 #include <pthread.h>
 
-enum { CUDA_MOST_MODULES = 32 };
+enum { CUDA_MOST_MODULES = 32, CUDA_ARRIVALS = 8 };
 
 /* What dev_weight.packed points to. */
 typedef struct cuda_weight {
@@ -58,11 +58,17 @@ typedef struct cuda_device {
     float *parts;     /* attention's results page by page */
     int32_t *lists;   /* of experts' rows */
     size_t narrow_bytes, scales_bytes, parts_bytes, lists_bytes;
-    void *blocks; /* activations for skinny90.cu and wide90.cu */
-    size_t blocks_bytes;
+    /* Activations for skinny90.cu and wide90.cu; the second: those that such a product makes for the next. */
+    void *blocks[2];
+    size_t blocks_bytes[2];
     int clusters[9];        /* of so many blocks of skinny90.cu that run at once; 0: none */
-    const float *blocks_of; /* the rows that wait in blocks already, NULL: none */
-    void *pinned;           /* host memory for what is downloaded */
+    const float *blocks_of; /* the rows that wait among blocks already, NULL: none; among which */
+    int blocks_in;
+    bool has_sizes;                   /* how great those rows are is known, too */
+    void *pinned;                     /* host memory for what is downloaded */
+    drv_event arrived[CUDA_ARRIVALS]; /* recorded behind each part of it */
+    uint8_t *programs;                /* of graphs (cuda_program.c), PROGRAM_BYTES each; NULL: there are none */
+    uint32_t *program_met;            /* where their blocks meet */
     /* See cuda_peer.c. */
     drv_event handed;               /* recorded behind what another GPU fetches from here */
     const struct cuda_device *peer; /* whose memory this one has asked to read, the last it was */
@@ -113,6 +119,8 @@ void cuda_xielu(device *d, const xielu_args *a);
 void cuda_add(device *d, const add_args *a);
 void cuda_limit(device *d, const limit_args *a);
 void cuda_copy(device *d, const copy_args *a);
+/* cuda_digest.c */
+void cuda_digest(device *d, const digest_args *a);
 /* cuda_peer.c */
 void cuda_hand_over(device *d, void *to, device *from_device, const void *from, size_t bytes);
 /* cuda_attend.c */

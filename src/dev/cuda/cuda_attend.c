@@ -2,7 +2,7 @@
  *
  * Called through the device's ops; calls launch.c. A step's spans are cut into pieces of as many rows as a block takes;
  * the table of pieces with all page numbers behind it is the same for every layer, so it travels once. */
-#include "cuda.h"
+#include "cuda_packed.h"
 #include <string.h>
 
 enum {
@@ -139,7 +139,10 @@ void cuda_rope_store(device *d, const rope_store_args *a) {
                                 .threads = 32 * ROPE_WARPS,
                                 .shared_bytes = is_fast ? 0 : rope_bytes(a, by.rows),
                                 .early = true};
-    if (t.n_spans) launch_push(c, kernel, shape, &args, sizeof args);
+    if (t.n_spans && is_fast && by.rows == 1) /* attention may do it on its way */
+        launch_hold(c, kernel, shape, &args, sizeof args);
+    else if (t.n_spans)
+        launch_push(c, kernel, shape, &args, sizeof args);
     cuda_unlock(c);
 }
 
@@ -239,19 +242,21 @@ static void push_attend(cuda_device *c, const attend_args *a, const attend_row *
 typedef struct fast_row {
     int dim;
     kv_type type;
-    kernel_id decode, merge, prefill, flash; /* the last two: of float16 only; flash: of Hopper */
+    kernel_id decode, merge, batch, prefill, flash; /* the last three: of float16 only; flash: of Hopper */
     int key_bits, value_bits;
 } fast_row;
 
 static const fast_row fast_rows[] = {
-    {64, KV_F16, KERNEL_k_decode_64, KERNEL_k_decode_merge, KERNEL_k_prefill_64, KERNEL_k_flash_64, 16, 16},
-    {128, KV_F16, KERNEL_k_decode_128, KERNEL_k_decode_merge, KERNEL_k_prefill_128, KERNEL_k_flash_128, 16, 16},
-    {64, KV_Q8, KERNEL_k_decode_64_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 8, 8},
-    {64, KV_Q6, KERNEL_k_decode_64_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 6, 6},
-    {64, KV_Q4, KERNEL_k_decode_64_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 6, 4},
-    {128, KV_Q8, KERNEL_k_decode_128_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 8, 8},
-    {128, KV_Q6, KERNEL_k_decode_128_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 6, 6},
-    {128, KV_Q4, KERNEL_k_decode_128_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, 6, 4},
+    {64, KV_F16, KERNEL_k_decode_64, KERNEL_k_decode_merge, KERNEL_k_batch_64, KERNEL_k_prefill_64, KERNEL_k_flash_64,
+     16, 16},
+    {128, KV_F16, KERNEL_k_decode_128, KERNEL_k_decode_merge, KERNEL_k_batch_128, KERNEL_k_prefill_128,
+     KERNEL_k_flash_128, 16, 16},
+    {64, KV_Q8, KERNEL_k_decode_64_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, KERNEL_COUNT, 8, 8},
+    {64, KV_Q6, KERNEL_k_decode_64_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, KERNEL_COUNT, 6, 6},
+    {64, KV_Q4, KERNEL_k_decode_64_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, KERNEL_COUNT, 6, 4},
+    {128, KV_Q8, KERNEL_k_decode_128_q8, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, KERNEL_COUNT, 8, 8},
+    {128, KV_Q6, KERNEL_k_decode_128_q6, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, KERNEL_COUNT, 6, 6},
+    {128, KV_Q4, KERNEL_k_decode_128_q4, KERNEL_k_decode_coded_merge, KERNEL_COUNT, KERNEL_COUNT, KERNEL_COUNT, 6, 4},
 };
 
 /* NULL: the general kernels must do. */
@@ -313,39 +318,85 @@ static bool has_room_for(const cuda_device *c, const attend_args *a, int n_spans
     return part_count(a, n_spans) <= c->parts_bytes / each && n_spans <= 65535;
 }
 
+/* Rows of one KV head and page: a warp has them, or a block. */
+static int64_t head_blocks(const attend_args *a) {
+    const int shares = a->n_heads / a->kv.n_kv_heads;
+    return (int64_t)a->kv.n_kv_heads * ((shares + ATTEND_HEADS - 1) / ATTEND_HEADS);
+}
+
+/* Rows that rope_store has been asked for and nobody has turned are turned on the way, if these are they. */
+static void push_batch(cuda_device *c, const attend_args *a, const fast_row *row, const k_decode_args *args,
+                       int n_spans) {
+    const k_rope_args *held = launch_held(c);
+    k_batch_args b = {.attend = *args};
+    const bool is_it = held && held->q == a->q && held->spans == args->spans && held->kv.k == a->kv.k &&
+                       a->n_heads / a->kv.n_kv_heads <= ATTEND_HEADS;
+    if (is_it) {
+        b.turn = *held;
+        launch_take_back(c);
+    }
+    launch_shape shape = {.x = args->n_splits,
+                          .y = (head_blocks(a) + ATTEND_WARPS - 1) / ATTEND_WARPS,
+                          .z = n_spans,
+                          .threads = ATTEND_WARPS * 32,
+                          .shared_bytes = (size_t)attend_batch_shared(row->dim),
+                          .early = true};
+    launch_push(c, row->batch, shape, &b, sizeof b);
+    shape = (launch_shape){.x = a->n_heads, .y = n_spans, .threads = row->dim / 2, .early = true};
+    if (args->n_splits > 1) launch_push(c, KERNEL_k_batch_merge, shape, args, sizeof *args);
+}
+
+static void push_decode(cuda_device *c, const attend_args *a, const fast_row *row, const k_decode_args *args,
+                        int n_spans) {
+    launch_shape shape = {.x = args->n_splits,
+                          .y = head_blocks(a),
+                          .z = n_spans,
+                          .threads = ATTEND_WARPS * 32,
+                          .shared_bytes = decode_shared(row, args->ring),
+                          .early = true};
+    launch_push(c, row->decode, shape, args, sizeof *args);
+    if (args->n_splits == 1 && row->type == KV_F16) return; /* nothing to merge */
+    shape = (launch_shape){.x = a->n_heads, .y = n_spans, .threads = row->dim, .early = true};
+    launch_push(c, row->merge, shape, args, sizeof *args);
+}
+
+static int rows_of(const attend_args *a) {
+    int n = 0;
+    for (int i = 0; i < a->n_spans; i++) n += a->spans[i].n_rows;
+    return n;
+}
+
 /* Pieces of one row are cut at pages, as long as there is room for the pages' results; longer ones are not. */
 static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row, const table *t, int longest) {
-    const int shares = a->n_heads / a->kv.n_kv_heads, splits = (int)most_pages(a, 1);
     const size_t parts = part_count(a, t->n_spans);
-    const bool has_room = has_room_for(c, a, t->n_spans);
-    const k_decode_args args = {.q = a->q,
-                                .out = a->out,
-                                .k = a->kv.k,
-                                .v = a->kv.v,
-                                .page_stride = a->kv.page_stride,
-                                .spans = t->spans,
-                                .pages = t->pages,
-                                .sinks = a->sinks,
-                                .part = c->parts,
-                                .part_sums = c->parts + parts * (size_t)row->dim,
-                                .n_heads = a->n_heads,
-                                .n_kv_heads = a->kv.n_kv_heads,
-                                .n_splits = splits,
-                                .window = a->window,
-                                .chunk = a->chunk,
-                                .scale = a->scale,
-                                .cap = a->cap,
-                                .singles = has_room,
-                                .ring = ring_of(a)};
-    launch_shape shape = {.threads = ATTEND_WARPS * 32, .shared_bytes = decode_shared(row, args.ring), .early = true};
-    if (row->type == KV_F16 && (longest > 1 || !has_room)) push_prefill(c, row, &args, t->n_spans);
+    const bool has_room = has_room_for(c, a, t->n_spans), is_f16 = row->type == KV_F16;
+    const bool is_batch = is_f16 && rows_of(a) > CUDA_ALIKE_ROWS;
+    k_decode_args args = {.q = a->q,
+                          .out = a->out,
+                          .k = a->kv.k,
+                          .v = a->kv.v,
+                          .page_stride = a->kv.page_stride,
+                          .spans = t->spans,
+                          .pages = t->pages,
+                          .sinks = a->sinks,
+                          .part = c->parts,
+                          .part_sums = c->parts + parts * (size_t)row->dim,
+                          .n_heads = a->n_heads,
+                          .n_kv_heads = a->kv.n_kv_heads,
+                          .n_splits = (int)most_pages(a, 1),
+                          .window = a->window,
+                          .chunk = a->chunk,
+                          .scale = a->scale,
+                          .cap = a->cap,
+                          .singles = has_room,
+                          .ring = ring_of(a)};
+    if (is_batch && has_flash(c, row)) cuda_packed_leave(c, &args, a->next, rows_of(a), a->n_heads * row->dim);
+    if (is_f16 && (longest > 1 || !has_room)) push_prefill(c, row, &args, t->n_spans);
     if (!has_room || !has_singles(a, fast_piece(c, row))) return;
-    shape.x = splits, shape.z = t->n_spans;
-    shape.y = (int64_t)a->kv.n_kv_heads * ((shares + ATTEND_HEADS - 1) / ATTEND_HEADS);
-    launch_push(c, row->decode, shape, &args, sizeof args);
-    if (splits == 1 && row->type == KV_F16) return; /* nothing to merge */
-    shape = (launch_shape){.x = a->n_heads, .y = t->n_spans, .threads = row->dim, .early = true};
-    launch_push(c, row->merge, shape, &args, sizeof args);
+    if (is_batch)
+        push_batch(c, a, row, &args, t->n_spans);
+    else
+        push_decode(c, a, row, &args, t->n_spans);
 }
 
 /* What is coded was rotated (kv_quant.h): queries are too, and results are rotated back. The lock is held. */

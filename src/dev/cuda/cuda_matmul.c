@@ -197,13 +197,14 @@ static void gate(cuda_device *c, const matmul_args *a) {
 
 void cuda_matmul(device *d, const matmul_args *a) {
     cuda_device *c = cuda_of(d);
+    bool is_gated = false;
     if (a->n_rows < 1) return;
     for (int i = 0; i < a->n_parts; i++) cuda_weight_here(c, a->parts[i].w);
     cuda_lock(c);
     for (int i = 0; i < a->n_parts; i++) {
         if (is_done(a, i)) continue;
         if (weight_of(a, i)->packed) {
-            cuda_packed_matmul(c, a, i);
+            is_gated = cuda_packed_matmul(c, a, i);
             continue;
         }
         k_matmul_args m = {
@@ -212,7 +213,7 @@ void cuda_matmul(device *d, const matmul_args *a) {
             if (is_alike(weight_of(a, k), weight_of(a, i))) m.parts[m.n_parts++] = part_of(&a->parts[k]);
         launch_parts(c, &m, weight_of(a, i), a->is_exact, a->n_rows, 1);
     }
-    c->blocks_of = NULL;
-    if (a->is_gated && !cuda_packed_gate(c, a)) gate(c, a);
+    if (!is_gated) c->blocks_of = NULL;
+    if (a->is_gated && !is_gated && !cuda_packed_gate(c, a)) gate(c, a);
     cuda_unlock(c);
 }

@@ -657,6 +657,79 @@ static void rotation(const bench *b) {
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) rope_case(b, &cases[i]);
 }
 
+/* Single rows of many sequences: rotation and attention right behind each other, which a GPU does in one kernel. */
+static const shape rows_of_many[] = {
+    {4, 4, 128, 0, KV_F16, .spans = {{0, 1}, {3, 1}, {15, 1}, {16, 1}, {40, 1}, {255, 1}, {256, 1}, {700, 1}}},
+    {8, 2, 64, 0, KV_F16, .spans = {{63, 1}, {0, 1}, {31, 1}, {512, 1}, {1, 1}, {1023, 1}}},
+    {16, 2, 128, 100, KV_F16, .spans = {{99, 1}, {100, 1}, {101, 1}, {355, 1}, {0, 1}}, .has_sinks = true},
+    {6, 3, 64, 20, KV_F16, .spans = {{5, 1}, {19, 1}, {20, 1}, {270, 1}, {271, 1}}, .has_sinks = true, .cap = 9},
+    {4, 2, 128, 0, KV_F16, .spans = {{69, 1}, {70, 1}, {71, 1}, {300, 1}, {0, 1}}, .chunk = 70},
+    {9, 1, 128, 0, KV_F16, .spans = {{0, 1}, {17, 1}, {100, 1}, {300, 1}, {47, 1}}}, /* more heads than a warp has */
+    {4, 4, 128, 0, KV_F16, .spans = {{0, 1}, {290, 1}, {40, 1}}},                    /* fewer rows than a batch */
+    {4, 2, 64, 0, KV_Q8, .spans = {{0, 1}, {29, 1}, {40, 1}, {300, 1}, {5, 1}}},
+};
+
+static void turn_and_attend(device *d, const world *w, there *q, there *kv, const there *in, there *out,
+                            const there *sinks, bool pairs) {
+    const rope_store_args a = {.q = q->at,
+                               .k = in[0].at,
+                               .v = in[1].at,
+                               .n_heads = w->c->n_heads,
+                               .rot_dims = w->c->dim,
+                               .pairs = pairs,
+                               .cos = in[2].at,
+                               .sin = in[3].at,
+                               .q_scale = pairs ? in[4].at : NULL,
+                               .kv = view_of(w, kv),
+                               .spans = w->spans,
+                               .n_spans = w->n_spans};
+    d->ops->rope_store(d, &a);
+    run_attend(d, w, q, out, kv, sinks, w->spans, w->n_spans);
+}
+
+static void many_case(const bench *b, const shape *c, bool pairs) {
+    world w = make_world(c);
+    for (int i = 0; i < w.n_spans; i++) w.spans[i].pages = w.pages[i];
+    const size_t rows = (size_t)w.n_rows, q = rows * (size_t)(c->n_heads * c->dim),
+                 k = rows * (size_t)(c->n_kv * c->dim), half = rows * (size_t)c->dim / 2,
+                 kv_bytes = (size_t)w.n_pages * w.page_bytes;
+    float *x = random_floats(q + k, 1, 1);
+    uint8_t *keys = mem_array(kv_bytes, 1), *mixed = mem_array(kv_bytes, 1);
+    fill_pages(&w, keys, mixed);
+    device *const both[] = {b->gpu, b->ref};
+    there out[2];
+    uint8_t *kept[2][2];
+    for (int i = 0; i < 2; i++) {
+        device *d = both[i];
+        there queries = put_all(d, x, q * 4), sinks = put_all(d, x, (size_t)c->n_heads * 4);
+        there kv[] = {put_all(d, keys, kv_bytes), put_all(d, mixed, kv_bytes)};
+        there in[] = {put_all(d, x + 1, k * 4), put_all(d, x + 2, k * 4), put_all(d, x + 3, half * 4),
+                      put_all(d, x + 5, half * 4), put_all(d, x, rows * 4)};
+        out[i] = put_all(d, x, q * 4);
+        turn_and_attend(d, &w, &queries, kv, in, &out[i], &sinks, pairs);
+        for (int j = 0; j < 2; j++) kept[i][j] = (uint8_t *)get(d, kv[j].at, kv_bytes);
+        there *all[] = {&queries, &sinks, &kv[0], &kv[1], &in[0], &in[1], &in[2], &in[3], &in[4]};
+        for (size_t j = 0; j < HARNESS_COUNT(all); j++) drop(all[j]);
+    }
+    settle(b, "attention of turned rows", out[0], out[1],
+           kv_is_quantised(c->type) ? 2e-2
+           : is_bitwise(b)          ? 6e-4
+                                    : 3e-3,
+           0);
+    for (size_t i = 0; c->type == KV_F16 && i < kv_bytes / 2; i++)
+        assert_true(fabsf(quant_f16_to_f32(((uint16_t *)(void *)kept[0][0])[i]) -
+                          quant_f16_to_f32(((uint16_t *)(void *)kept[1][0])[i])) <= 2e-3f);
+    if (c->type == KV_F16) assert_memory_equal(kept[0][1], kept[1][1], kv_bytes);
+    for (int i = 0; i < 4; i++) mem_free(kept[i / 2][i % 2]);
+    void *host[] = {x, keys, mixed};
+    for (size_t i = 0; i < HARNESS_COUNT(host); i++) mem_free(host[i]);
+}
+
+static void turned_attention(const bench *b) {
+    for (size_t i = 0; i < HARNESS_COUNT(rows_of_many); i++)
+        for (int pairs = 0; pairs < 2; pairs++) many_case(b, &rows_of_many[i], pairs);
+}
+
 static void latents(const bench *b) {
     enum { ROWS = 21, HEADS = 3, RANK = 20, ROT = 8, RAW = 13, DIM = RANK + ROT };
     static const int32_t pages[] = {1, 0};
@@ -862,16 +935,17 @@ TEST(products, true)
 TEST(gated_products, true)
 TEST(attention, false)
 TEST(rotation, false)
+TEST(turned_attention, false)
 TEST(latents, false)
 TEST(routes, false)
 TEST(mixtures, true)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norms),    cmocka_unit_test(test_values),         cmocka_unit_test(test_embeddings),
-        cmocka_unit_test(test_products), cmocka_unit_test(test_gated_products), cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_latents),  cmocka_unit_test(test_attention),      cmocka_unit_test(test_routes),
-        cmocka_unit_test(test_mixtures),
+        cmocka_unit_test(test_norms),    cmocka_unit_test(test_values),           cmocka_unit_test(test_embeddings),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_gated_products),   cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_latents),  cmocka_unit_test(test_attention),        cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_mixtures), cmocka_unit_test(test_turned_attention),
     };
     if (!cuda_has_gpu()) puts("SKIP: no GPU that this build can use: its kernels run emulated only");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,8 @@
 #include "cuda_window.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum {
@@ -38,6 +40,21 @@ static const struct {
 #undef X
 };
 
+static const struct {
+    kernel_id wide, gated;
+} gates[] = {
+#define X(bits, group, scales)                                                                                         \
+    {KERNEL_k_wide_##bits##_##group##_##scales, KERNEL_k_wide_gated_##bits##_##group##_##scales},
+    PACKED_GATES(X)
+#undef X
+};
+
+static kernel_id gated_kernel(kernel_id wide) {
+    for (size_t i = 0; i < sizeof gates / sizeof *gates; i++)
+        if (gates[i].wide == wide) return gates[i].gated;
+    return KERNEL_COUNT;
+}
+
 static bool set_same(cuda_packed *p, const cuda_plan *plan) {
     const cuda_run *r = &plan->runs[0];
     for (size_t i = 0; plan->n_runs == 1 && i < sizeof sames / sizeof *sames; i++) {
@@ -45,6 +62,7 @@ static bool set_same(cuda_packed *p, const cuda_plan *plan) {
         p->matvec = sames[i].matvec;
         p->wide = sames[i].wide;
         p->skinny = sames[i].skinny;
+        p->wide_gated = gated_kernel(p->wide);
         p->sum = r->group;
         p->zero = r->is.zero;
         return true;
@@ -63,6 +81,7 @@ static bool set_mixed(cuda_packed *p, const cuda_plan *plan) {
     p->matvec = KERNEL_k_matvec_mixed;
     p->wide = KERNEL_k_wide_mixed;
     p->skinny = KERNEL_k_skinny_mixed_32;
+    p->wide_gated = KERNEL_COUNT;
     p->sum = 32;
     return true;
 }
@@ -72,19 +91,31 @@ static bool set_mixed(cuda_packed *p, const cuda_plan *plan) {
 typedef struct packing {
     const cuda_plan *plan;
     const quant_matrix *m;
+    atomic_uint d, dmin; /* the greatest so far */
 } packing;
 
-static void pack_tile(void *context, uint8_t *to, int64_t tile, int worker) {
-    const packing *p = context;
-    pack_cuda_tiles(to, p->plan, p->m, (int)tile, 1);
+static void raise_to(atomic_uint *most, unsigned value) {
+    unsigned now = atomic_load(most);
+    while (now < value && !atomic_compare_exchange_weak(most, &now, value)) {
+    }
 }
 
-static qp_status send_tiles(cuda_device *c, const cuda_packed *p, const cuda_plan *plan, const quant_matrix *m,
+static void pack_tile(void *context, uint8_t *to, int64_t tile, int worker) {
+    packing *p = context;
+    const cuda_extremes most = pack_cuda_tiles(to, p->plan, p->m, (int)tile, 1);
+    raise_to(&p->d, most.d);
+    raise_to(&p->dmin, most.dmin);
+}
+
+static qp_status send_tiles(cuda_device *c, cuda_packed *p, const cuda_plan *plan, const quant_matrix *m,
                             qp_error *err) {
-    packing context = {plan, m};
+    packing context = {.plan = plan, .m = m};
     const window_load load = {
         .make = pack_tile, .context = &context, .n_items = p->n_tiles, .item_bytes = p->tile_bytes, .to = p->tiles};
-    return window_send(c, &load, err);
+    const qp_status status = window_send(c, &load, err);
+    p->most =
+        pack_cuda_bound(plan, (cuda_extremes){(uint16_t)atomic_load(&context.d), (uint16_t)atomic_load(&context.dmin)});
+    return status;
 }
 
 static qp_status take_and_send(cuda_device *c, void **out, const void *from, size_t bytes, qp_error *err) {
@@ -210,13 +241,20 @@ static size_t widest_blocks(int max_rows, int64_t max_in) {
 }
 
 size_t cuda_packed_room(const cuda_device *c, int max_rows, int64_t max_in) {
-    return needs_room(c, max_rows) ? widest_blocks(max_rows, max_in) : 0;
+    return needs_room(c, max_rows) ? 2 * widest_blocks(max_rows, max_in) : 0;
 }
 
 qp_status cuda_packed_reserve(cuda_device *c, int max_rows, int64_t max_in, qp_error *err) {
-    if (!needs_room(c, max_rows)) return QP_OK;
-    return cuda_widen(c, &c->blocks, &c->blocks_bytes, widest_blocks(max_rows, max_in), err);
+    qp_status status = QP_OK;
+    for (int i = 0; i < 2 && needs_room(c, max_rows) && status == QP_OK; i++)
+        status = cuda_widen(c, &c->blocks[i], &c->blocks_bytes[i], widest_blocks(max_rows, max_in), err);
+    return status;
 }
+
+/* What rows among blocks are multiplied by, in either place, and how great the rows of the first are. */
+enum { SCALES_OF_BLOCKS = 3 };
+static float *block_scales(const cuda_device *c, int which) { return c->scales + (size_t)which * (size_t)c->max_rows; }
+static float *row_sizes(const cuda_device *c) { return block_scales(c, 2); }
 
 /* ---- products ---- */
 
@@ -265,8 +303,9 @@ static void matvec(cuda_device *c, packed_args *a, const cuda_packed *p) {
 }
 
 static bool is_many(const cuda_device *c, int n_rows, const cuda_packed *p) {
-    return n_rows > CUDA_ALIKE_ROWS && has_batches(c) && blocks_bytes(n_rows, p->n_units) <= c->blocks_bytes &&
-           (size_t)n_rows * sizeof(float) <= c->scales_bytes;
+    return n_rows > CUDA_ALIKE_ROWS && n_rows <= c->max_rows && has_batches(c) &&
+           blocks_bytes(n_rows, p->n_units) <= c->blocks_bytes[1] &&
+           (size_t)c->max_rows * SCALES_OF_BLOCKS * sizeof(float) <= c->scales_bytes;
 }
 
 /* Threads that hold a row together, as far as they can: few rows need many to be quick. */
@@ -277,14 +316,17 @@ static int row_threads(int n_units, int n_rows) {
 }
 
 static void push_blocks(cuda_device *c, kernel_id kernel, k_blocks_args *b, int n_rows, int n_units) {
-    b->out = c->blocks;
-    b->row_scale = c->scales;
+    b->out = c->blocks[0];
+    b->row_scale = block_scales(c, 0);
+    b->row_size = row_sizes(c);
+    c->blocks_in = 0;
+    c->has_sizes = kernel == KERNEL_k_blocks || kernel == KERNEL_k_blocks_norm;
     b->n_blocks = 4 * n_units;
     launch_push(c, kernel, (launch_shape){.x = n_rows, .threads = row_threads(n_units, n_rows), .early = true}, b,
                 sizeof *b);
 }
 
-/* Rows of activations as float16, in c->blocks. */
+/* Rows of activations as float16, among blocks. */
 static void put_blocks(cuda_device *c, const packed_args *a, const cuda_packed *p) {
     k_blocks_args b = {.x = a->x, .x_stride = a->x_stride, .order = a->order, .n_in = a->n_in};
     if (c->blocks_of != a->x) push_blocks(c, KERNEL_k_blocks, &b, a->n_rows, p->n_units);
@@ -325,6 +367,18 @@ bool cuda_packed_gate(cuda_device *c, const matmul_args *a) {
                        .with = a->parts[1].out};
     push_blocks(c, (kernel_id)(KERNEL_k_blocks_gate_0 + (int)a->act), &b, a->n_rows, p->n_units);
     c->blocks_of = a->parts[0].out;
+    return true;
+}
+
+bool cuda_packed_leave(cuda_device *c, k_decode_args *out, const dev_weight *next, int n_rows, int width) {
+    const cuda_packed *p = next ? plain_reader(c, next, n_rows) : NULL;
+    if (!p || p->n_units * PACKED_UNIT != width) return false;
+    out->blocks = c->blocks[0];
+    out->n_blocks = 4 * p->n_units;
+    out->row_scale = block_scales(c, 0);
+    c->blocks_of = out->out;
+    c->blocks_in = 0;
+    c->has_sizes = false;
     return true;
 }
 
@@ -377,13 +431,14 @@ static size_t fit_skinny(const cuda_device *c, k_skinny_args *a, int columns, in
     return (size_t)skinny_shared(columns, a->groups, unit_bytes, a->w_depth, a->x_depth);
 }
 
-static void skinny(cuda_device *c, const packed_args *args, const cuda_packed *p) {
+static void skinny(cuda_device *c, const packed_args *args, const cuda_packed *p, const k_gate_out *gate) {
     const int size = args->n_rows <= 32 ? 0 : args->n_rows <= 64 ? 1 : 2, columns = 32 << size;
-    k_skinny_args a = {.weights = *args, .x = c->blocks, .row_scale = c->scales};
+    put_blocks(c, args, p);
+    k_skinny_args a = {
+        .weights = *args, .x = c->blocks[c->blocks_in], .row_scale = block_scales(c, c->blocks_in), .gate = *gate};
     choose_cut(c, &a, args->n_tiles, p->n_units);
     const size_t shared = fit_skinny(c, &a, columns, p->most_unit_bytes);
     const int64_t tiles = (args->n_tiles + 4 * a.groups - 1) / (4 * a.groups);
-    put_blocks(c, args, p);
     launch_push(c, (kernel_id)((int)p->skinny + size),
                 (launch_shape){.x = tiles * a.share,
                                .threads = 128 * a.groups + SKINNY_FEEDERS,
@@ -393,20 +448,62 @@ static void skinny(cuda_device *c, const packed_args *args, const cuda_packed *p
                 &a, sizeof a);
 }
 
-static void wide(cuda_device *c, const packed_args *args, const cuda_packed *p) {
-    k_wide_args a = {.weights = *args, .x = c->blocks, .row_scale = c->scales, .w_depth = WIDE_MOST_DEPTH};
-    while (a.w_depth > 2 && wide_shared(p->most_unit_bytes, a.w_depth) > c->gpu.most_shared) a.w_depth--;
+static void wide(cuda_device *c, const packed_args *args, const cuda_packed *p, const k_gate_out *gate) {
     put_blocks(c, args, p);
-    launch_push(c, p->wide,
+    k_wide_args a = {.weights = *args,
+                     .x = c->blocks[c->blocks_in],
+                     .row_scale = block_scales(c, c->blocks_in),
+                     .w_depth = WIDE_MOST_DEPTH,
+                     .gate = *gate};
+    const bool is_gated = gate->out != NULL;
+    while (a.w_depth > 2 && wide_shared(p->most_unit_bytes, a.w_depth, is_gated) > c->gpu.most_shared) a.w_depth--;
+    launch_push(c, is_gated ? p->wide_gated : p->wide,
                 (launch_shape){.x = c->gpu.multiprocessors / WIDE_CLUSTER * WIDE_CLUSTER,
                                .threads = WIDE_THREADS,
-                               .shared_bytes = (size_t)wide_shared(p->most_unit_bytes, a.w_depth),
+                               .shared_bytes = (size_t)wide_shared(p->most_unit_bytes, a.w_depth, is_gated),
                                .cluster = WIDE_CLUSTER,
                                .early = true},
                 &a, sizeof a);
 }
 
-void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
+/* ---- gates ---- */
+
+/* Those that are x / (1 + exp(-(linear x + cubic x^3))), none of which is greater than x. */
+static const struct gate_curve {
+    activation act;
+    float linear, cubic;
+} curves[] = {{ACT_SILU, 1, 0}, {ACT_GELU_TANH, 1.5957691f, 1.5957691f * 0.044715f}, {ACT_QUICK_GELU, 1.702f, 0}};
+
+/* Whether the product makes the next one's rows itself, and how. A bound of the results must be known beforehand: a
+ * row's scale cannot wait for its last result. */
+static bool plan_gate(const cuda_device *c, k_gate_out *out, const packed_args *args, const matmul_args *a) {
+    const cuda_packed *next = a->is_gated && a->next ? plain_reader(c, a->next, a->n_rows) : NULL;
+    const bool will_know = c->has_sizes || c->blocks_of != args->x; /* else rows are made, which tells their sizes */
+    if (!next || !will_know || args->n_parts != 2 || a->parts[0].bias || a->parts[1].bias || args->order) return false;
+    const cuda_packed *of[] = {((const cuda_weight *)a->parts[0].w->packed)->packed,
+                               ((const cuda_weight *)a->parts[1].w->packed)->packed};
+    const bool has_kernel =
+        a->n_rows <= SKINNY_ROWS || (of[0]->wide_gated != KERNEL_COUNT && c->kernels[of[0]->wide_gated] &&
+                                     wide_shared(of[0]->most_unit_bytes, 2, true) <= c->gpu.most_shared);
+    if (!has_kernel || a->parts[0].w->n_out != (int64_t)next->n_units * PACKED_UNIT || of[0]->n_tiles != of[1]->n_tiles)
+        return false;
+    const double slack = 1.02 * 1.02; /* weights and inputs have been rounded */
+    const double bound = (double)of[0]->most * (double)of[1]->most * slack;
+    for (size_t i = 0; i < sizeof curves / sizeof *curves && bound < (double)INFINITY; i++) {
+        if (curves[i].act != a->act) continue;
+        *out = (k_gate_out){.out = c->blocks[1],
+                            .row_scale = block_scales(c, 1),
+                            .row_size = row_sizes(c),
+                            .bound = (float)bound,
+                            .linear = curves[i].linear,
+                            .cubic = curves[i].cubic,
+                            .n_blocks = 4 * next->n_units};
+        return true;
+    }
+    return false;
+}
+
+bool cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
     const cuda_packed *p = ((const cuda_weight *)a->parts[first].w->packed)->packed;
     packed_args args = {.x = a->x,
                         .x_stride = a->x_stride,
@@ -425,10 +522,20 @@ void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
         args.n_tiles += other->n_tiles;
         args.parts[args.n_parts++] = part_of(&a->parts[i], other);
     }
-    if (is_many(c, args.n_rows, p) && args.n_rows <= SKINNY_ROWS)
-        skinny(c, &args, p);
-    else if (is_many(c, args.n_rows, p))
-        wide(c, &args, p);
-    else
+    if (!is_many(c, args.n_rows, p)) {
         matvec(c, &args, p);
+        return false;
+    }
+    k_gate_out gate = {0};
+    const bool is_gated = plan_gate(c, &gate, &args, a);
+    if (args.n_rows <= SKINNY_ROWS)
+        skinny(c, &args, p, &gate);
+    else
+        wide(c, &args, p, &gate);
+    if (is_gated) {
+        c->blocks_of = a->parts[0].out;
+        c->blocks_in = 1;
+        c->has_sizes = false;
+    }
+    return is_gated;
 }

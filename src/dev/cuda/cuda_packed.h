@@ -14,9 +14,11 @@ enum { CUDA_ALIKE_ROWS = 4 };
 typedef struct cuda_packed {
     kernel_id matvec, wide;
     kernel_id skinny;          /* of 32 rows; 64 and 128 follow */
+    kernel_id wide_gated;      /* KERNEL_COUNT: there is none */
     int n_units, n_tiles, sum; /* sum: inputs whose activations are summed together */
     int zero, most_unit_bytes;
     float unit;
+    float most;               /* no weight is greater */
     size_t tile_bytes, bytes; /* bytes: of all tiles */
     void *tiles;              /* device memory, as are the next */
     int32_t *order;           /* NULL: as they come */
@@ -31,12 +33,15 @@ size_t cuda_packed_bytes(const quant_matrix *m);
 /* The lock is held. */
 void cuda_packed_free(cuda_device *c, cuda_packed *p);
 
-/* All parts of an op from `first` on whose weights are packed alike; marks them. The lock is held. */
-void cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first);
+/* All parts of an op from `first` on whose weights are packed alike; marks them. True: the gate and what `next` tells
+ * of are done as well. The lock is held. */
+bool cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first);
 /* The input of products that are all packed, behind a norm or a gate, straight to where the products want it; false:
  * that is not possible here. c->blocks_of remembers it for them. The lock is held. */
 bool cuda_packed_norm(cuda_device *c, const norm_args *a);
 bool cuda_packed_gate(cuda_device *c, const matmul_args *a);
+/* The same for attention, whose rows are `width` elements; tells it where. */
+bool cuda_packed_leave(cuda_device *c, k_decode_args *out, const dev_weight *next, int n_rows, int width);
 bool cuda_packed_alike(const cuda_packed *a, const cuda_packed *b);
 /* Asks the driver, once, what choosing between kernels needs. */
 qp_status cuda_packed_ask(cuda_device *c, qp_error *err);

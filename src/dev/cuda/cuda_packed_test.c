@@ -179,7 +179,8 @@ static void run_chain(world *w, norm_kind kind, activation act, bool told, float
 }
 
 static void chains(device *gpu, const sample_format *f) {
-    static const struct size sizes_of_chains[] = {{256, 256, 3}, {512, 512, 40}, {256, 256, 200}};
+    static const struct size sizes_of_chains[] = {
+        {256, 256, 3}, {512, 512, 40}, {256, 256, 128}, {256, 256, 200}, {768, 768, 300}};
     for (size_t i = 0; i < sizeof sizes_of_chains / sizeof *sizes_of_chains; i++)
         for (int act = ACT_SILU; act < ACT_COUNT; act++) {
             world w;
@@ -204,13 +205,104 @@ static void chains(device *gpu, const sample_format *f) {
         }
 }
 
+/* Attention of two heads of 128 over caches of random halves, and the product behind it. */
+typedef struct attention {
+    float *out;
+    uint8_t *k, *v;
+    row_span spans[64];
+    int n_spans;
+} attention;
+
+enum { MOST_PAGES = 8 };
+static const int32_t pages_of_all[MOST_PAGES] = {3, 1, 0, 2, 7, 6, 5, 4};
+
+/* Spans of `longest` rows and fewer until there are n_rows; all read the same pages. */
+static attention make_attention(device *gpu, int n_rows, int longest) {
+    const size_t halves = (size_t)MOST_PAGES * DEV_PAGE_TOKENS * 256;
+    attention t = {.out = take(gpu, (size_t)n_rows * 256),
+                   .k = (uint8_t *)take(gpu, halves / 2),
+                   .v = (uint8_t *)take(gpu, halves / 2)};
+    uint16_t *host = mem_array(halves, sizeof *host);
+    assert_non_null(host);
+    for (size_t i = 0; i < halves; i++) host[i] = quant_f32_to_f16(random_x(i));
+    gpu->ops->upload(gpu, t.k, host, halves * 2);
+    gpu->ops->upload(gpu, t.v, host, halves * 2);
+    mem_free(host);
+    for (int row = 0; row < n_rows; t.n_spans++) {
+        const int n = n_rows - row < longest ? n_rows - row : longest;
+        t.spans[t.n_spans] = (row_span){row, n, 97 * t.n_spans % 700, pages_of_all};
+        row += n;
+    }
+    return t;
+}
+
+static void run_attention(world *w, const attention *t, bool told, float *out) {
+    const attend_args a = {.q = w->gpu_x,
+                           .out = t->out,
+                           .n_heads = 2,
+                           .scale = 0.1f,
+                           .kv = {KV_F16, 2, 128, 128, t->k, t->v, DEV_PAGE_TOKENS * 256 * 2},
+                           .spans = t->spans,
+                           .n_spans = t->n_spans,
+                           .next = told ? &w->weight : NULL};
+    const matmul_args behind = {.x = t->out,
+                                .x_stride = 256,
+                                .n_rows = w->n_rows,
+                                .n_parts = 1,
+                                .parts = {{.w = &w->weight, .out = out, .out_stride = w->weight.n_out}}};
+    w->gpu->ops->attend(w->gpu, &a);
+    w->gpu->ops->matmul(w->gpu, &behind);
+    w->gpu->ops->download(w->gpu, w->out, out, (size_t)w->n_rows * (size_t)w->weight.n_out * sizeof(float));
+}
+
+static void check_attention(device *gpu, const sample_format *f, const struct size *size, int longest) {
+    world w;
+    build(&w, gpu, f, size);
+    attention t = make_attention(gpu, w.n_rows, longest);
+    const size_t n = (size_t)w.n_rows * (size_t)w.weight.n_out;
+    float *out = take(gpu, n), most = 0;
+    run_attention(&w, &t, false, out);
+    float *apart = mem_copy(w.out, n, sizeof *apart);
+    assert_non_null(apart);
+    run_attention(&w, &t, true, out);
+    for (size_t k = 0; k < n; k++) most = fabsf(apart[k]) > most ? fabsf(apart[k]) : most;
+    assert_true(most > 0 && most < INFINITY);
+    for (size_t k = 0; k < n; k++)
+        if (!(fabsf(w.out[k] - apart[k]) <= most * 0x1p-9f))
+            fail_msg("%d rows in spans of %d: value %zu is %.9g, %.9g apart", w.n_rows, longest, k, (double)w.out[k],
+                     (double)apart[k]);
+    mem_free(apart);
+    float *const taken[] = {out, t.out, (float *)(void *)t.k, (float *)(void *)t.v};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) gpu->ops->give(gpu, taken[i], 0);
+    drop(&w);
+}
+
+static void attention_hands_over(void **state) {
+    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+    device *gpu;
+    qp_error err;
+    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
+    assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
+    static const struct {
+        struct size size;
+        int longest;
+    } cases[] = {
+        {{300, 256, 40}, 1}, {{130, 256, 7}, 1}, {{67, 256, 64}, 60}, {{300, 256, 259}, 129}, {{40, 256, 300}, 300}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_attention(gpu, &sample_formats[8], &cases[i].size, cases[i].longest);
+    dev_close(gpu);
+}
+
 static void norms_and_gates_hand_over(void **state) {
     if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
     device *gpu;
     qp_error err;
     if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
     assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
-    chains(gpu, &sample_formats[0]);
+    for (size_t f = 0; f < SAMPLE_WHOLE; f++) /* mixed units, equal ones, zeros and minima of their own */
+        if (!f || sample_formats[f].id == QUANT_Q4_0 || sample_formats[f].id == QUANT_Q4_K ||
+            sample_formats[f].id == QUANT_AWQ)
+            chains(gpu, &sample_formats[f]);
     dev_close(gpu);
 }
 
@@ -237,8 +329,8 @@ static void large_matrices_are_multiplied(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_is_multiplied),
-                                       cmocka_unit_test(large_matrices_are_multiplied),
-                                       cmocka_unit_test(norms_and_gates_hand_over)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_format_is_multiplied), cmocka_unit_test(large_matrices_are_multiplied),
+        cmocka_unit_test(norms_and_gates_hand_over), cmocka_unit_test(attention_hands_over)};
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }

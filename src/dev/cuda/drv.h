@@ -37,8 +37,9 @@ enum {
     DRV_EVENT_PLAIN = 2,       /* without time */
     DRV_CAPTURE_RELAXED = 2,
 
-    DRV_LAUNCH_CLUSTER = 4, /* attributes of a launch */
-    DRV_LAUNCH_EARLY = 6,   /* programmatic stream serialisation */
+    DRV_LAUNCH_TOGETHER = 2, /* attributes of a launch: cooperative, */
+    DRV_LAUNCH_CLUSTER = 4,
+    DRV_LAUNCH_EARLY = 6, /* programmatic stream serialisation */
 };
 
 /* CUlaunchAttribute and CUlaunchConfig. */

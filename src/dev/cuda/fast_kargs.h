@@ -23,7 +23,18 @@ typedef struct k_blocks_args {
                                * the other factor, which lies as x does */
     int32_t is_layer;
     float eps;
+    float *row_size; /* the sum of the row's absolute values, for k_gate_out; NULL: nobody asks */
 } k_blocks_args;
+
+/* Of a product whose parts are a gate and what it lets through: results become the rows of the next product. */
+typedef struct k_gate_out {
+    uint8_t *out;          /* blocks; NULL: there is no gate */
+    float *row_scale;      /* of these */
+    const float *row_size; /* of the rows that are multiplied */
+    float bound;           /* no result is greater than bound * row_size^2 */
+    float linear, cubic;   /* the gate is x / (1 + exp(-(linear x + cubic x^3))) */
+    int32_t n_blocks;
+} k_gate_out;
 
 /* Pieces of eight inputs that a thread keeps, and most threads: more would have too few registers. */
 enum { BLOCKS_PIECES = 4, BLOCKS_THREADS = 896 };
@@ -46,6 +57,7 @@ typedef struct k_skinny_args {
     int32_t share;            /* blocks of a cluster, which share the inputs */
     int32_t w_depth, x_depth; /* units and blocks in flight */
     int32_t groups;           /* warpgroups that multiply */
+    k_gate_out gate;
 } k_skinny_args;
 
 /* Floats from a row of sums to the next. */
@@ -66,6 +78,7 @@ enum {
     WIDE_TILES = 8,   /* of weights */
     WIDE_X_DEPTH = 4, /* blocks in flight */
     WIDE_X_BYTES = WIDE_ROWS * 128,
+    WIDE_OUT_BYTES = WIDE_ROWS * 128, /* 64 results of each row behind a gate */
     WIDE_THREADS = 384,
     WIDE_MOST_DEPTH = 4
 };
@@ -75,11 +88,14 @@ typedef struct k_wide_args {
     const uint8_t *x;        /* blocks [rows / 128][n_blocks], there for whole tiles */
     const float *row_scale;  /* as k_skinny_args has it */
     int32_t w_depth, unused; /* units in flight */
+    k_gate_out gate;         /* out NULL, but for the kernels that are made for it */
 } k_wide_args;
 
-PACKED_INLINE int wide_shared(int unit_bytes, int w_depth) {
-    return 1024 + WIDE_X_DEPTH * WIDE_X_BYTES + w_depth * WIDE_TILES * unit_bytes +
-           16 * (WIDE_X_DEPTH + WIDE_MOST_DEPTH);
+/* Rings, barriers, scales of the rows, results on their way where there is a gate, and the room to begin where 1024
+ * bytes do. */
+PACKED_INLINE int wide_shared(int unit_bytes, int w_depth, int is_gated) {
+    return 1024 + WIDE_X_DEPTH * WIDE_X_BYTES + (is_gated ? WIDE_OUT_BYTES : 0) + w_depth * WIDE_TILES * unit_bytes +
+           16 * (WIDE_X_DEPTH + WIDE_MOST_DEPTH) + WIDE_ROWS * 8;
 }
 
 /* ---- attention: attend_decode.cuh and attend_prefill.cuh ---- */
@@ -100,10 +116,19 @@ typedef struct k_decode_args {
     float *part_sums;   /* [spans][n_heads][n_splits][2]: maximum and sum */
     int32_t n_heads, n_kv_heads, n_splits, window, chunk;
     float scale, cap;
-    int32_t singles; /* spans of one row are cut at pages, others are not */
-    int32_t ring;    /* groups of tokens that a warp has room for, at most ATTEND_RING */
-    int32_t unused;
+    int32_t singles;  /* spans of one row are cut at pages, others are not */
+    int32_t ring;     /* groups of tokens that a warp has room for, at most ATTEND_RING */
+    int32_t n_blocks; /* 64 elements each, of a row of results */
+    uint8_t *blocks;  /* where results go as float16, for the product behind (attend_batch.cuh, flash90.cuh); NULL:
+                       * to `out` */
+    float *row_scale; /* of these, one a row */
 } k_decode_args;
+
+/* turn.k NULL: queries are turned, and the rows' keys and values stored. */
+typedef struct k_batch_args {
+    k_decode_args attend;
+    k_rope_args turn;
+} k_batch_args;
 
 /* Of so many bits: a block of 32 elements of 16 tokens' keys, and of one value (kv_quant.h). */
 #define coded_key_block(bits) (ATTEND_GROUP * (2 + 4 * (bits)))
@@ -117,6 +142,8 @@ static inline int attend_coded_shared(int dim, int key_bits, int value_bits) {
 /* Queries, two stages of keys and values, barriers, and the room to begin where 1024 bytes do. */
 static inline int flash_shared(int dim) { return 1024 + (FLASH_ROWS + 4 * FLASH_TOKENS) * dim * 2 + 32; }
 
+/* A warp's keys, values and queries. */
+static inline int attend_batch_shared(int dim) { return ATTEND_WARPS * ATTEND_GROUP * dim * 6; }
 static inline int attend_decode_shared(int dim, int ring) { return ATTEND_WARPS * ring * ATTEND_GROUP * dim * 4; }
 
 #endif

@@ -7,6 +7,7 @@
  * The tricky thing is when memory may be written again: the tables' device memory is written by copies in the same
  * stream as the kernels that read it, so it is always free; their pinned copy on the host waits for an event. */
 #include "cuda.h"
+#include "cuda_program.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -41,7 +42,7 @@ qp_status launch_open(cuda_device *c, qp_error *err) {
         result = c->drv.event_create(&q->gone[i], DRV_EVENT_PLAIN);
         if (result) return drv_failed(&c->drv, result, "cuda: an event", err);
     }
-    return QP_OK;
+    return cuda_program_open(c, LAUNCH_GRAPHS, err);
 }
 
 static void forget(cuda_device *c, launch_graph *g) {
@@ -57,6 +58,7 @@ void launch_close(cuda_device *c) {
         if (q->gone[i]) c->drv.event_destroy(q->gone[i]);
         if (q->host[i]) c->drv.host_give(q->host[i]);
     }
+    cuda_program_close(c);
     if (q->tables) cuda_give(c, q->tables);
     mem_free(q->list);
     *q = (launch_queue){0};
@@ -116,7 +118,7 @@ const void *launch_table_of(cuda_device *c, const void *from, size_t bytes) {
 
 static unsigned blocks(int64_t n) { return n > 0 ? (unsigned)n : 1; }
 
-void launch_push(cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes) {
+static void append(cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes) {
     launch_queue *q = &c->queue;
     const launch_head head = {.kernel = kernel,
                               .arg_bytes = (uint32_t)arg_bytes,
@@ -133,11 +135,39 @@ void launch_push(cuda_device *c, kernel_id kernel, launch_shape shape, const voi
     q->used += sizeof head + aligned(arg_bytes);
 }
 
+static void append_held(cuda_device *c) {
+    launch_queue *q = &c->queue;
+    if (!q->held.is) return;
+    q->held.is = false;
+    append(c, q->held.kernel, q->held.shape, q->held.args, q->held.arg_bytes);
+}
+
+void launch_push(cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes) {
+    append_held(c);
+    append(c, kernel, shape, args, arg_bytes);
+}
+
+void launch_hold(cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes) {
+    launch_queue *q = &c->queue;
+    append_held(c);
+    if (arg_bytes > sizeof q->held.args) return append(c, kernel, shape, args, arg_bytes);
+    q->held.is = true;
+    q->held.kernel = kernel;
+    q->held.shape = shape;
+    q->held.arg_bytes = arg_bytes;
+    memcpy(q->held.args, args, arg_bytes);
+}
+
+const void *launch_held(const cuda_device *c) { return c->queue.held.is ? c->queue.held.args : NULL; }
+
+void launch_take_back(cuda_device *c) { c->queue.held.is = false; }
+
 static void launch_one(cuda_device *c, const launch_head *head, void *args) {
     void *list[] = {args};
-    drv_attribute attributes[2];
+    drv_attribute attributes[3];
     unsigned n = 0;
     if (head->cluster) attributes[n++] = (drv_attribute){.id = DRV_LAUNCH_CLUSTER, .value = {head->cluster, 1, 1}};
+    if (head->together) attributes[n++] = (drv_attribute){.id = DRV_LAUNCH_TOGETHER, .value = {1}};
     if (head->early) attributes[n++] = (drv_attribute){.id = DRV_LAUNCH_EARLY, .value = {1}};
     const drv_launch how = {.grid = {head->grid[0], head->grid[1], head->grid[2]},
                             .block = {head->threads, 1, 1},
@@ -184,9 +214,10 @@ static void remember(cuda_device *c, uint64_t hash) {
     oldest->last_used = q->n_flushes;
 }
 
-/* Makes a graph of the list by launching it into a capture. */
+/* Makes a graph of the list by launching it, or what a program leaves of it, into a capture. */
 static void capture(cuda_device *c, launch_graph *g) {
     drv_graph graph = NULL;
+    cuda_program_shorten(c, (int)(g - c->queue.graphs));
     if (cuda_noted(c, c->drv.capture_begin(c->stream, DRV_CAPTURE_RELAXED), "cuda: a graph")) return;
     launch_all(c);
     if (cuda_noted(c, c->drv.capture_end(c->stream, &graph), "cuda: a graph")) return;
@@ -209,6 +240,7 @@ static void submit(cuda_device *c) {
 
 void launch_flush(cuda_device *c) {
     launch_queue *q = &c->queue;
+    append_held(c);
     q->n_flushes++;
     if (q->table_used && c->failure.code == QP_OK) {
         const int half = q->filling;

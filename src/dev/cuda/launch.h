@@ -45,13 +45,25 @@
     KV_KERNELS(X, k_rope_store, )                                                                                      \
     KV_KERNELS(X, k_latent_store, )                                                                                    \
     X(k_hadamard)                                                                                                      \
-    ATTEND_KERNELS(X, 1) ATTEND_KERNELS(X, 4) ATTEND_KERNELS(X, 8) X(k_route) X(k_group) X(k_weigh) X(k_mix)
+    ATTEND_KERNELS(X, 1)                                                                                               \
+    ATTEND_KERNELS(X, 4)                                                                                               \
+    ATTEND_KERNELS(X, 8)                                                                                               \
+    X(k_route)                                                                                                         \
+    X(k_group)                                                                                                         \
+    X(k_weigh)                                                                                                         \
+    X(k_mix)                                                                                                           \
+    X(k_digest_copy)                                                                                                   \
+    X(k_digest_change)                                                                                                 \
+    X(k_digest_peaks)                                                                                                  \
+    X(k_digest_masses)                                                                                                 \
+    X(k_digest_list)
 
 /* Kernels that need what not every GPU has; a device may lack them. X is defined where this stands. */
 #define FAST_SKINNY(name) X(k_skinny_##name##_32) X(k_skinny_##name##_64) X(k_skinny_##name##_128)
 #define FAST_SAME(bits, group, scales)                                                                                 \
     X(k_matvec_##bits##_##group##_##scales)                                                                            \
     X(k_wide_##bits##_##group##_##scales) FAST_SKINNY(bits##_##group##_##scales)
+#define FAST_GATE(bits, group, scales) X(k_wide_gated_##bits##_##group##_##scales)
 #define FAST_KERNELS                                                                                                   \
     X(k_blocks)                                                                                                        \
     X(k_blocks_norm)                                                                                                   \
@@ -72,13 +84,19 @@
     X(k_decode_128_q4)                                                                                                 \
     X(k_decode_coded_merge)                                                                                            \
     X(k_decode_merge)                                                                                                  \
+    X(k_batch_64)                                                                                                      \
+    X(k_batch_128)                                                                                                     \
+    X(k_batch_merge)                                                                                                   \
+    X(k_program_plain)                                                                                                 \
     X(k_prefill_64)                                                                                                    \
     X(k_prefill_128)                                                                                                   \
     X(k_flash_64)                                                                                                      \
     X(k_flash_128)                                                                                                     \
     X(k_turn_64)                                                                                                       \
     X(k_turn_64_one)                                                                                                   \
-    X(k_turn_128) X(k_turn_128_one) X(k_matvec_mixed) X(k_wide_mixed) FAST_SKINNY(mixed) PACKED_SAMES(FAST_SAME)
+    X(k_turn_128)                                                                                                      \
+    X(k_turn_128_one)                                                                                                  \
+    X(k_matvec_mixed) X(k_wide_mixed) FAST_SKINNY(mixed) PACKED_SAMES(FAST_SAME) PACKED_GATES(FAST_GATE)
 
 typedef enum kernel_id {
 #define X(name) KERNEL_##name,
@@ -96,6 +114,7 @@ enum {
     LAUNCH_OP_BYTES = 64 << 10,   /* of one op's */
     LAUNCH_RECENT = 8,            /* tables that may be used again */
     LAUNCH_GRAPHS = 16,
+    LAUNCH_HELD_BYTES = 256, /* of arguments */
 };
 
 /* A launch; its arguments lie behind it. */
@@ -103,7 +122,8 @@ typedef struct launch_head {
     uint32_t kernel, arg_bytes, shared_bytes, threads;
     uint32_t grid[3];
     uint16_t cluster; /* blocks of a cluster; 0: none */
-    uint16_t early;   /* may start before the one in front has ended, for it waits itself */
+    uint8_t early;    /* may start before the one in front has ended, for it waits itself */
+    uint8_t together; /* all blocks are there at once, or none */
 } launch_head;
 
 /* A list of launches that has been made a graph, or may become one when it comes again. */
@@ -113,6 +133,14 @@ typedef struct launch_graph {
     uint64_t hash, last_used;
     drv_graph_exec exec; /* NULL: seen once */
 } launch_graph;
+
+typedef struct launch_shape {
+    int64_t x, y, z; /* blocks; 0 counts as 1 */
+    int threads;
+    size_t shared_bytes;
+    int cluster;
+    bool early;
+} launch_shape;
 
 typedef struct launch_queue {
     uint8_t *list; /* [LAUNCH_BYTES] */
@@ -127,8 +155,16 @@ typedef struct launch_queue {
         size_t at, bytes;
     } recent[LAUNCH_RECENT];
     int n_recent;
+    struct {
+        bool is;
+        kernel_id kernel;
+        launch_shape shape;
+        size_t arg_bytes;
+        _Alignas(16) uint8_t args[LAUNCH_HELD_BYTES];
+    } held;
     launch_graph graphs[LAUNCH_GRAPHS];
     uint64_t n_flushes;
+    int n_programs; /* made so far */
 } launch_queue;
 
 struct cuda_device;
@@ -136,16 +172,13 @@ struct cuda_device;
 qp_status launch_open(struct cuda_device *c, qp_error *err);
 void launch_close(struct cuda_device *c);
 
-typedef struct launch_shape {
-    int64_t x, y, z; /* blocks; 0 counts as 1 */
-    int threads;
-    size_t shared_bytes;
-    int cluster;
-    bool early;
-} launch_shape;
-
 /* Appends a launch with the struct that the kernel takes. All of these need the device's lock. */
 void launch_push(struct cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes);
+/* A launch that the next op may do itself: it is appended before whatever comes next, unless that takes it back. The
+ * arguments, or NULL where none is held. */
+void launch_hold(struct cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes);
+const void *launch_held(const struct cuda_device *c);
+void launch_take_back(struct cuda_device *c);
 /* Memory of `bytes` that the caller fills and hands to launch_table_done, whose result is the table's place in device
  * memory for the launches of this op. NULL: the step has failed. An op may have one table, made before its first
  * launch: either may have to flush. */

@@ -5,6 +5,7 @@
  * fill its last unit is padded with scales of zero, and the order of the inputs says that nothing is there. */
 #include "pack_cuda.h"
 #include "base/mem.h"
+#include <math.h>
 #include <string.h>
 
 enum { ROWS = PACKED_ROWS, HALF = QUANT_TILE_DEPTH };
@@ -146,9 +147,20 @@ typedef struct scales_now {
     uint16_t d[ROWS], dmin[ROWS];
     int8_t scale[ROWS];
     uint8_t min[ROWS];
+    cuda_extremes most; /* that have passed */
 } scales_now;
 
+static uint16_t greatest(uint16_t most, const uint16_t *d) {
+    for (int i = 0; i < ROWS; i++) {
+        const uint16_t bits = d[i] & 0x7FFF;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
 static void take_scales(scales_now *now, const quant_tile *t, int half) {
+    now->most.d = greatest(now->most.d, t->d[half]);
+    now->most.dmin = greatest(now->most.dmin, t->dmin[half]);
     memcpy(now->d, t->d[half], sizeof now->d);
     memcpy(now->dmin, t->dmin[half], sizeof now->dmin);
     memcpy(now->scale, t->scale[half], sizeof now->scale);
@@ -210,7 +222,8 @@ static void put_unit(uint8_t *to, const cuda_run *r, const quant_matrix *m, int6
     }
 }
 
-void pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matrix *m, int first, int n) {
+cuda_extremes pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matrix *m, int first, int n) {
+    cuda_extremes most = {0};
     memset(to, 0, (size_t)n * p->tile_bytes);
     for (int tile = first; tile < first + n; tile++)
         for (int i = 0; i < p->n_runs; i++) {
@@ -219,5 +232,29 @@ void pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matrix *m, int
             memset(&now, 0, sizeof now);
             for (int u = 0; u < r->n_units; u++, to += r->unit_bytes)
                 put_unit(to, r, m, (int64_t)tile * ROWS, r->is.begin + (int64_t)u * PACKED_UNIT, &now);
+            most.d = now.most.d > most.d ? now.most.d : most.d;
+            most.dmin = now.most.dmin > most.dmin ? now.most.dmin : most.dmin;
         }
+    return most;
+}
+
+/* Of each kind of scales: what multiplies d beside a code, and dmin. */
+static const struct {
+    float scale, min;
+} most_of[] = {[PACKED_PLAIN] = {1, 0},
+               [PACKED_ZERO] = {1, 0},
+               [PACKED_MIN] = {1, 1},
+               [PACKED_SUPER] = {128, 0},
+               [PACKED_SUPER_MIN] = {128, 255}};
+
+float pack_cuda_bound(const cuda_plan *p, cuda_extremes most) {
+    const float d = fabsf(quant_f16_to_f32(most.d)), dmin = fabsf(quant_f16_to_f32(most.dmin));
+    float bound = 0;
+    for (int i = 0; i < p->n_runs; i++) {
+        const cuda_run *r = &p->runs[i];
+        const float code = (float)(1 << r->bits);
+        const float each = fabsf(r->is.unit) * (d * most_of[r->scales].scale * code + dmin * most_of[r->scales].min);
+        bound = each > bound ? each : bound;
+    }
+    return bound;
 }

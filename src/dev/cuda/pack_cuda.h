@@ -29,7 +29,14 @@ typedef struct cuda_plan {
 /* Whether there is one. The matrix must outlive it. On QP_OK with *possible it is freed by pack_cuda_free. */
 qp_status pack_cuda_plan(cuda_plan *out, bool *possible, const quant_matrix *m, qp_error *err);
 void pack_cuda_free(cuda_plan *p);
+/* The greatest of what scales a matrix has, as the bits of float16 without their sign. */
+typedef struct cuda_extremes {
+    uint16_t d, dmin;
+} cuda_extremes;
+
 /* Tiles [first, first + n) into n * tile_bytes at `to`. */
-void pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matrix *m, int first, int n);
+cuda_extremes pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matrix *m, int first, int n);
+/* No weight of a matrix with such scales is greater. */
+float pack_cuda_bound(const cuda_plan *p, cuda_extremes most);
 
 #endif

@@ -129,6 +129,21 @@ static void check_row(const cuda_plan *p, const quant_matrix *m, const uint8_t *
     mem_free(expected);
 }
 
+/* No weight is greater than what scales promise, and the promise is of use. */
+static void check_bound(const cuda_plan *p, const quant_matrix *m, cuda_extremes most) {
+    const float bound = pack_cuda_bound(p, most);
+    float greatest = 0, *row = mem_array((size_t)m->n_in, sizeof *row);
+    assert_non_null(row);
+    for (int64_t r = 0; r < m->n_out; r++) {
+        m->type->unpack_row(row, m, r);
+        for (int64_t k = 0; k < m->n_in; k++) greatest = fabsf(row[k]) > greatest ? fabsf(row[k]) : greatest;
+    }
+    mem_free(row);
+    if (!(greatest <= bound * (1 + 0x1p-10f) && bound <= greatest * 0x1p20f))
+        fail_msg("%s %d bits: weights of %.9g, the bound is %.9g", m->type->name, m->bits, (double)greatest,
+                 (double)bound);
+}
+
 static void every_format_reads_back(void **state) {
     for (size_t f = 0; f < SAMPLE_WHOLE; f++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -140,8 +155,11 @@ static void every_format_reads_back(void **state) {
             if (!possible) fail_msg("%s has no plan", s.m.type->name);
             uint8_t *tiles = mem_array((size_t)p.n_tiles, p.tile_bytes);
             assert_non_null(tiles);
-            pack_cuda_tiles(tiles, &p, &s.m, 0, 1); /* in pieces, as a loader does */
-            pack_cuda_tiles(tiles + p.tile_bytes, &p, &s.m, 1, p.n_tiles - 1);
+            cuda_extremes most = pack_cuda_tiles(tiles, &p, &s.m, 0, 1); /* in pieces, as a loader does */
+            const cuda_extremes rest = pack_cuda_tiles(tiles + p.tile_bytes, &p, &s.m, 1, p.n_tiles - 1);
+            most.d = rest.d > most.d ? rest.d : most.d;
+            most.dmin = rest.dmin > most.dmin ? rest.dmin : most.dmin;
+            check_bound(&p, &s.m, most);
             for (int64_t row = 0; row < s.m.n_out; row++) check_row(&p, &s.m, tiles, row);
             mem_free(tiles);
             pack_cuda_free(&p);

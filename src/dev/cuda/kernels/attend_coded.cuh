@@ -191,7 +191,7 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void
     }
     wait_copies<0>();
     __syncthreads();
-    merge_warps<DIM>(h, (float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
+    meet_warps<DIM>(h, (float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
         put_part<DIM>(a, head + n, d, o, max, total);
     });
 }

@@ -13,21 +13,27 @@
 #include "../fast_kargs.h"
 #include "heads.cuh"
 
-/* Keys and values of one group into a slot of the ring. */
+/* A group's keys, and its values, into shared memory. */
+template <int DIM> __device__ __forceinline__ void fetch_keys(uint32_t to, const uint8_t *k, uint64_t policy) {
+#pragma unroll
+    for (int i = 0; i < DIM / 16; i++) {
+        const int piece = i * 32 + (int)threadIdx.x % 32;
+        copy_async16(to + key_at(piece / 2, piece % 2), k + piece * 16, policy);
+    }
+}
+template <int DIM> __device__ __forceinline__ void fetch_values(uint32_t to, const uint8_t *v, uint64_t policy) {
+#pragma unroll
+    for (int i = 0; i < DIM / 16; i++) {
+        const int piece = i * 32 + (int)threadIdx.x % 32;
+        copy_async16(to + value_at<DIM>(piece / (DIM / 8), piece % (DIM / 8)), v + piece * 16, policy);
+    }
+}
+
+/* Both, into a slot of the ring. */
 template <int DIM>
 __device__ __forceinline__ void fetch_group(uint32_t slot, const uint8_t *k, const uint8_t *v, uint64_t policy) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < DIM / 16; i++) {
-        const int piece = i * 32 + lane;
-        copy_async16(slot + key_at(piece / 2, piece % 2), k + piece * 16, policy);
-    }
-#pragma unroll
-    for (int i = 0; i < DIM / 16; i++) {
-        const int piece = i * 32 + lane;
-        copy_async16(slot + PAGE_GROUP * DIM * 2 + value_at<DIM>(piece / (DIM / 8), piece % (DIM / 8)), v + piece * 16,
-                     policy);
-    }
+    fetch_keys<DIM>(slot, k, policy);
+    fetch_values<DIM>(slot + PAGE_GROUP * DIM * 2, v, policy);
 }
 
 /* What lies in slots that the query does not see may be anything, and nothing times NaN is NaN. */
@@ -49,19 +55,25 @@ template <int DIM> struct head_state {
     float max, sum;      /* sum: of this lane's tokens only */
 };
 
-/* Token `first` is the group's; tokens outside [seen, pos] do not count. */
-template <int DIM>
-__device__ __forceinline__ void attend_group(head_state<DIM> &h, const uint32_t q[DIM / 16][4], uint32_t slot,
-                                             int first, int seen, int pos, float cap) {
-    const int t = threadIdx.x % 4;
-    float s[2][4] = {};
+/* Products of the queries, of which queries(q, i) gets elements 16 i and on, with a group's keys: s[i][j] and
+ * s[i][j + 2] together are the score of token 8 i + 2 t + j. */
+template <int DIM, class QUERIES>
+__device__ __forceinline__ void score_group(float s[2][4], uint32_t keys, QUERIES queries) {
 #pragma unroll
     for (int i = 0; i < DIM / 16; i++) {
-        uint32_t k[4];
-        load_keys(k, slot, 16 * i);
-        mma_half(s[0], q[i], k[0], k[1]);
-        mma_half(s[1], q[i], k[2], k[3]);
+        uint32_t k[4], q[4];
+        load_keys(k, keys, 16 * i);
+        queries(q, i);
+        mma_half(s[0], q, k[0], k[1]);
+        mma_half(s[1], q, k[2], k[3]);
     }
+}
+
+/* Token `first` is the group's; tokens outside [seen, pos] do not count. */
+template <int DIM>
+__device__ __forceinline__ void mix_group(head_state<DIM> &h, const float s[2][4], uint32_t values, int first, int seen,
+                                          int pos, float cap) {
+    const int t = threadIdx.x % 4;
     float p[4], max = h.max;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -87,10 +99,27 @@ __device__ __forceinline__ void attend_group(head_state<DIM> &h, const uint32_t 
 #pragma unroll
     for (int i = 0; i < DIM / 16; i++) {
         uint32_t v[4];
-        load_values<DIM>(v, slot + PAGE_GROUP * DIM * 2, 16 * i);
+        load_values<DIM>(v, values, 16 * i);
         mma_half(h.o[2 * i], a, v[0], v[1]);
         mma_half(h.o[2 * i + 1], a, v[2], v[3]);
     }
+}
+
+template <int DIM>
+__device__ __forceinline__ void attend_group(head_state<DIM> &h, const uint32_t q[DIM / 16][4], uint32_t slot,
+                                             int first, int seen, int pos, float cap) {
+    float s[2][4] = {};
+    score_group<DIM>(s, slot, [&](uint32_t to[4], int i) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) to[j] = q[i][j];
+    });
+    mix_group(h, s, slot + PAGE_GROUP * DIM * 2, first, seen, pos, cap);
+}
+
+__device__ __forceinline__ void pack_query(uint32_t q[2], float2 v, float scale) {
+    const float x = __fmul_rn(v.x, scale), y = __fmul_rn(v.y, scale);
+    q[0] = pack_half(x, y);
+    q[1] = pack_rest(x, y, q[0]);
 }
 
 /* The queries' fragments: heads g as rows g, their rests as rows g + 8. */
@@ -103,34 +132,50 @@ __device__ __forceinline__ void read_queries(uint32_t q[DIM / 16][4], const floa
         for (int h = 0; h < 2; h++) {
             float2 v = make_float2(0, 0);
             if (there) v = __ldcg((const float2 *)(from + 16 * i + 8 * h + 2 * t));
-            q[i][2 * h] = pack_half(v.x * scale, v.y * scale);
-            q[i][2 * h + 1] = pack_rest(v.x * scale, v.y * scale, q[i][2 * h]);
+            pack_query(q[i] + 2 * h, v, scale);
         }
 }
 
-/* Warps meet in shared memory, in their order: [warp][head][dim], then maxima and sums. put(head, element, value,
- * maximum, sum) gets what comes out. */
-template <int DIM, class PUT>
-__device__ __forceinline__ void merge_warps(const head_state<DIM> &h, float *shared, int n_heads, PUT put) {
-    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    float *mine = shared + (warp * ATTEND_HEADS + g) * DIM, *sums = shared + ATTEND_WARPS * ATTEND_HEADS * DIM;
+/* What a warp has found for up to `heads` heads, into its place of [warp][heads][DIM] and of the maxima and sums behind
+ * all of them. */
+template <int DIM>
+__device__ __forceinline__ void leave_heads(const head_state<DIM> &h, float *shared, int warp, int heads) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    float *mine = shared + (warp * heads + g) * DIM, *sums = shared + ATTEND_WARPS * heads * DIM;
     float sum = h.sum;
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
+    if (g >= heads) return;
 #pragma unroll
     for (int i = 0; i < DIM / 8; i++)
         *(float2 *)(mine + 8 * i + 2 * t) = make_float2(h.o[i][0] + h.o[i][2], h.o[i][1] + h.o[i][3]);
-    if (t == 0) sums[2 * (warp * ATTEND_HEADS + g)] = h.max, sums[2 * (warp * ATTEND_HEADS + g) + 1] = sum;
+    if (t == 0) sums[2 * (warp * heads + g)] = h.max, sums[2 * (warp * heads + g) + 1] = sum;
+}
+
+/* Element d of head n of the page: the warps' results in their order. */
+template <int DIM>
+__device__ __forceinline__ float merge_warps(float *max, float *total, const float *shared, int heads, int n, int d) {
+    const float *sums = shared + ATTEND_WARPS * heads * DIM;
+    float m = -INFINITY, all = 0, o = 0;
+    for (int w = 0; w < ATTEND_WARPS; w++) m = fmaxf(m, sums[2 * (w * heads + n)]);
+    for (int w = 0; w < ATTEND_WARPS; w++) {
+        const float k = exp2_fast(sums[2 * (w * heads + n)] - m);
+        all = fmaf(k, sums[2 * (w * heads + n) + 1], all);
+        o = fmaf(k, shared[(w * heads + n) * DIM + d], o);
+    }
+    *max = m, *total = all;
+    return o;
+}
+
+/* A block's warps meet. put(head, element, value, maximum, sum) gets what comes out. */
+template <int DIM, class PUT>
+__device__ __forceinline__ void meet_warps(const head_state<DIM> &h, float *shared, int n_heads, PUT put) {
+    leave_heads<DIM>(h, shared, threadIdx.x / 32, ATTEND_HEADS);
     __syncthreads();
     for (int i = threadIdx.x; i < n_heads * DIM; i += blockDim.x) {
         const int n = i / DIM, d = i % DIM;
-        float max = -INFINITY, total = 0, o = 0;
-        for (int w = 0; w < ATTEND_WARPS; w++) max = fmaxf(max, sums[2 * (w * ATTEND_HEADS + n)]);
-        for (int w = 0; w < ATTEND_WARPS; w++) {
-            const float k = exp2_fast(sums[2 * (w * ATTEND_HEADS + n)] - max);
-            total = fmaf(k, sums[2 * (w * ATTEND_HEADS + n) + 1], total);
-            o = fmaf(k, shared[(w * ATTEND_HEADS + n) * DIM + d], o);
-        }
+        float max, total;
+        const float o = merge_warps<DIM>(&max, &total, shared, ATTEND_HEADS, n, d);
         put(n, d, o, max, total);
     }
 }
@@ -199,7 +244,7 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     }
     wait_copies<0>();
     __syncthreads();
-    merge_warps<DIM>(h, (float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
+    meet_warps<DIM>(h, (float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
         if (a.n_splits == 1)
             put_whole<DIM>(a, row, head + n, d, o, max, total);
         else

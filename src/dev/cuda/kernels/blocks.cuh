@@ -107,6 +107,13 @@ __device__ __forceinline__ float greatest(const row_inputs &r, int width, float 
     return m;
 }
 
+__device__ __forceinline__ float size_of(const row_inputs &r, int width, float sum) {
+    for_pieces(r.first, width, [&](int i, int) {
+        for (int j = 0; j < 8; j++) sum += fabsf(r.v[i][j]);
+    });
+    return sum;
+}
+
 __device__ __forceinline__ void put_row(const row_inputs &r, const k_blocks_args &a, int row, float scale) {
     for_pieces(r.first, a.n_blocks * 64, [&](int i, int k) {
         const float *v = r.v[i];
@@ -134,12 +141,17 @@ template <int KIND> __device__ __forceinline__ void put_blocks(const k_blocks_ar
     __shared__ float room[32];
     const int row = blockIdx.x, width = a.n_blocks * 64, step = blockDim.x * 8 * BLOCKS_PIECES;
     row_inputs r;
-    float m = 0;
+    float m = 0, size = 0;
     let_next_start();
     wait_for_previous();
     for (r.first = 0; r.first < width; r.first += step) {
         make_row<KIND>(r, a, row, room);
         m = greatest(r, width, m);
+        if (KIND < ROW_GATE) size = size_of(r, width, size);
+    }
+    if (KIND < ROW_GATE && a.row_size) {
+        size = block_total(size, room);
+        if (threadIdx.x == 0) a.row_size[row] = size;
     }
     m = meet_block(m, room, max_nan);
     const int exponent = m > 0 && m < INFINITY ? 13 - ilogbf(m) : 0;

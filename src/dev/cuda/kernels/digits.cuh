@@ -97,21 +97,10 @@ __device__ __forceinline__ void mma_digits16(int c[4], uint32_t a0, uint32_t a1,
 }
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-__device__ __forceinline__ uint4 load_shared16(uint32_t a) {
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(a));
-    return v;
-}
-__device__ __forceinline__ uint32_t load_shared4(uint32_t a) {
-    uint32_t v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(a));
-    return v;
-}
-__device__ __forceinline__ uint32_t load_shared2(uint32_t a) {
-    uint16_t v;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(a));
-    return v;
-}
+/* Loads that the compiler may move, so that many are on their way at once. */
+__device__ __forceinline__ uint4 load_shared16(uint32_t a) { return *(const uint4 *)__cvta_shared_to_generic(a); }
+__device__ __forceinline__ uint32_t load_shared4(uint32_t a) { return *(const uint32_t *)__cvta_shared_to_generic(a); }
+__device__ __forceinline__ uint32_t load_shared2(uint32_t a) { return *(const uint16_t *)__cvta_shared_to_generic(a); }
 __device__ __forceinline__ uint64_t evict_first() {
     uint64_t policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));

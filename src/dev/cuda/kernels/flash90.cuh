@@ -11,7 +11,7 @@
 #define KERNELS_FLASH90_CUH
 
 #include "attend_decode.cuh"
-#include "wgmma.cuh"
+#include "operand_rows.cuh"
 
 template <int DIM> struct flash_sizes {
     static constexpr int KEYS = FLASH_TOKENS * DIM * 2, STAGE = 2 * KEYS, GROUP = PAGE_GROUP * DIM * 2,
@@ -194,12 +194,13 @@ __device__ __forceinline__ void flash_store(flash_rows<DIM> &r, const k_decode_a
         float fade;
         const float sum = end_softmax(&fade, r.sum[h], r.max[h], a.sinks, head);
         const int row = r.pos[h] - span.position;
-        if (row >= span.n_rows) continue;
-        float *to = a.out + ((size_t)(span.row + row) * a.n_heads + head) * DIM + 2 * t;
+        const bool is_there = row < span.n_rows;
         const float scale = fade / sum;
+        if (a.blocks && is_there && head == 0 && t == 0) a.row_scale[span.row + row] = 1;
 #pragma unroll
         for (int i = 0; i < DIM / 8; i++)
-            *(float2 *)(to + 8 * i) = make_float2(r.o[4 * i + 2 * h] * scale, r.o[4 * i + 2 * h + 1] * scale);
+            put_result(a, span.row + row, a.n_heads * DIM, head * DIM + 8 * i + 2 * t, r.o[4 * i + 2 * h] * scale,
+                       r.o[4 * i + 2 * h + 1] * scale, is_there);
     }
 }
 

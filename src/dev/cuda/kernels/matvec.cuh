@@ -118,6 +118,12 @@ template <class UNITS> struct unit_stream {
 
 /* ---- results ---- */
 
+/* What becomes of a sum over all slices. */
+__device__ __forceinline__ float finish_output(const packed_part &to, int out, float sum, float unit) {
+    sum = __fmul_rn(sum, unit);
+    return to.bias ? __fadd_rn(sum, __ldg(to.bias + out)) : sum;
+}
+
 /* Slices meet in ascending order; `count` tiles from `tile` on lie in `part`. */
 __device__ __forceinline__ void store_tiles(const packed_args &a, const float *part, int tile, int count,
                                             int first_row) {
@@ -133,9 +139,8 @@ __device__ __forceinline__ void store_tiles(const packed_args &a, const float *p
         const int out = t * PACKED_ROWS + r;
         if (out >= to.n_out) continue;
         float *at = to.out + (first_row + row) * to.out_stride + out;
-        sum *= a.unit;
-        if (to.bias) sum += __ldg(to.bias + out);
-        *at = to.add ? __ldcg(at) + sum : sum;
+        sum = finish_output(to, out, sum, a.unit);
+        *at = to.add ? __fadd_rn(__ldcg(at), sum) : sum;
     }
 }
 

@@ -109,6 +109,43 @@ template <int BITS, int GROUP, int SCALES> struct block_maker {
 /* The same whatever a unit is. */
 template <class UNITS> struct operand_maker;
 
+/* Of codes of 4 bits: the first operand's rows g are rows g, or g + 8, of one tile, and its rows g + 8 the same ones of
+ * another tile, `other` bytes behind: what a thread computes of both meets in its registers. */
+template <class UNITS> struct pair_maker;
+
+template <int GROUP, int SCALES> struct pair_maker<same_units<4, GROUP, SCALES>> {
+    uint32_t words[4];
+    raised_scales<SCALES, Code<4>::factor> s;
+    int zero, other, half;
+    float unit_of;
+    __device__ __forceinline__ pair_maker(const same_units<4, GROUP, SCALES> &units, float unit, int behind)
+        : zero(units.zero), other(behind), half((int)threadIdx.x / 32 % 2), unit_of(unit) {}
+    __device__ __forceinline__ void make(uint32_t a[4][4], uint32_t unit, int, int b, int q) {
+        const int g = threadIdx.x % 32 / 4;
+        if (q == 0) {
+            const uint32_t at = unit + b * 512 + threadIdx.x % 32 * 16 + half * 4;
+            words[0] = load_shared4(at), words[1] = load_shared4(at + other);
+            words[2] = load_shared4(at + 8), words[3] = load_shared4(at + other + 8);
+        }
+        if (q == 0 || q * 16 % GROUP == 0) {
+            const int group = (b * 64 + q * 16) / GROUP;
+            const group_scale x = read_scale<SCALES, GROUP>(unit + 2048, group, g, zero);
+            const group_scale y = read_scale<SCALES, GROUP>(unit + other + 2048, group, g, zero);
+            group_scale both;
+            both.d = half ? make_float2(x.d.y, y.d.y) : make_float2(x.d.x, y.d.x);
+            both.min = half ? make_float2(x.min.y, y.min.y) : make_float2(x.min.x, y.min.x);
+            both.zero[0] = half ? x.zero[1] : x.zero[0], both.zero[1] = half ? y.zero[1] : y.zero[0];
+            s.set(both, unit_of);
+        }
+        const raised_codes<4> codes(words);
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            a[q][e] = s.value(codes.get<0>(q, e), q / 2, e);
+            a[q][2 + e] = s.value(codes.get<1>(q, e), q / 2, e);
+        }
+    }
+};
+
 template <int BITS, int GROUP, int SCALES> struct operand_maker<same_units<BITS, GROUP, SCALES>> {
     block_maker<BITS, GROUP, SCALES> block;
     int zero;
@@ -148,10 +185,9 @@ template <> struct operand_maker<mixed_units> {
 
 /* Products of units [first, end) of this warp's tile, into d: units wait in a ring, w_stage and x_stage are where its
  * and the activations' next ones lie. The operands of a block are made while the block before is multiplied. */
-template <class UNITS, int COLUMNS, class AT>
-__device__ __forceinline__ void multiply_units(float *d, const UNITS &units, float unit_of, const AT &at, int first,
-                                               int end, ring_place &w, ring_place &x) {
-    operand_maker<UNITS> maker(units, unit_of);
+template <int COLUMNS, class MAKER, class AT>
+__device__ __forceinline__ void multiply_units(float *d, MAKER &maker, const AT &at, int first, int end, ring_place &w,
+                                               ring_place &x) {
     uint32_t a[2][4][4];
 #pragma unroll
     for (int i = 0; i < COLUMNS / 2; i++) /* 0, but no constant: products wait for each other where d is one */
@@ -184,7 +220,8 @@ __device__ __forceinline__ void multiply_units(float *d, const UNITS &units, flo
             if (b || u > first) at.release_x(last);
             last = x.stage;
             x.step();
-            if (b == 2) { /* all lanes have read the unit */
+            /* All lanes have read the unit: the last one once more, see above. */
+            if (b == 3 ? u + 1 == end : b == 2 && u + 1 < end) {
                 __syncwarp();
                 at.release_w(w.stage);
             }

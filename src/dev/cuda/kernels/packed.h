@@ -73,6 +73,16 @@ PACKED_INLINE int packed_unit_bytes(int bits, int scales, int group) {
     X(4, 32, SUPER_MIN)                                                                                                \
     X(5, 32, SUPER_MIN)
 
+/* Those of codes of 4 bits: with a gate in the product of many rows. */
+#define PACKED_GATES(X)                                                                                                \
+    X(4, 32, PLAIN)                                                                                                    \
+    X(4, 128, PLAIN)                                                                                                   \
+    X(4, 32, ZERO)                                                                                                     \
+    X(4, 64, ZERO)                                                                                                     \
+    X(4, 128, ZERO)                                                                                                    \
+    X(4, 32, MIN)                                                                                                      \
+    X(4, 32, SUPER_MIN)
+
 /* What kernels get of a packed matrix, or of several that read the same inputs. */
 typedef struct packed_part {
     const uint8_t *tiles;

@@ -1,29 +1,7 @@
 /* rope.cu — what happens to q, k and v between their products and attention: norm, rotation, into the pages.
  *
- * A warp for each head of a row; a head waits in shared memory between its steps. dev.h tells where the elements of a
- * page lie. */
-#include "kv.cuh"
-
-enum { NORM_NONE, NORM_FIRST, NORM_LAST }; /* enum head_norm */
-
-static __device__ void norm_head(float *head, int dim, const float *weight, float eps) {
-    const int lane = threadIdx.x % WARP;
-    float sum = 0;
-    for (int i = lane; i < dim; i += WARP) sum = __fmaf_rn(head[i], head[i], sum);
-    const float scale = 1 / sqrtf(warp_sum(sum) / (float)dim + eps);
-    for (int i = lane; i < dim; i += WARP) head[i] = __fmul_rn(__fmul_rn(head[i], scale), weight ? weight[i] : 1);
-    __syncwarp();
-}
-
-static __device__ void turn_head(float *head, const float *cosines, const float *sines, int half, int pairs) {
-    for (int i = threadIdx.x % WARP; i < half; i += WARP) {
-        float *x = &head[pairs ? 2 * i : i], *y = pairs ? x + 1 : x + half;
-        const float a = *x, b = *y, c = cosines[i], s = sines[i];
-        *x = __fmaf_rn(a, c, -__fmul_rn(b, s));
-        *y = __fmaf_rn(b, c, __fmul_rn(a, s));
-    }
-    __syncwarp();
-}
+ * A warp for each head of a row; rope.cuh has the steps. */
+#include "rope.cuh"
 
 /* ---- grouped-query attention: grid [heads, four a block][spans] ---- */
 

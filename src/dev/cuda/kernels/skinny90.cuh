@@ -12,6 +12,7 @@
 #ifndef KERNELS_SKINNY90_CUH
 #define KERNELS_SKINNY90_CUH
 
+#include "operand_rows.cuh"
 #include "operands90.cuh"
 
 /* ---- the places of a block of threads ---- */
@@ -56,15 +57,19 @@ __device__ __forceinline__ void skinny_meet(int share, int threads) {
         groups_meet(threads);
 }
 
-/* By one warp: lane i copies tile i's units. Weights wait for nobody. */
+/* By one warp: lane i copies tile i's units. Weights wait for nobody. Where there is a gate, half of them are the
+ * gate's tiles, and the other half those which these let through. */
 template <class UNITS>
 __device__ __forceinline__ void skinny_feed_weights(const k_skinny_args &a, const UNITS &units,
                                                     const skinny_place &at) {
     const int lane = threadIdx.x % 32, there = min(at.tiles, a.weights.n_tiles - at.tile), slot = units.slot_bytes();
     int t = at.tile + min(lane, there - 1);
+    if (a.gate.out)
+        t = at.tile / 2 + min(lane, there - 1) % (there / 2) + (2 * lane < there ? 0 : a.weights.n_tiles / 2);
     ring_place to(a.w_depth, 1);
     const packed_part *part = find_part(a.weights, &t);
     const uint8_t *from = part->tiles + t * units.tile_bytes();
+    const int place = a.gate.out && 2 * lane >= there ? lane + (at.tiles - there) / 2 : lane;
     const uint64_t policy = evict_first();
     for (int u = at.first; u < at.end; u++) {
         const uint32_t full = at.w_full + 8 * to.stage;
@@ -73,7 +78,7 @@ __device__ __forceinline__ void skinny_feed_weights(const k_skinny_args &a, cons
         if (lane == 0) barrier_expect(full, there * bytes);
         __syncwarp();
         if (lane < there)
-            copy_bulk_once(at.w + (to.stage * at.tiles + lane) * slot, from + units.offset(u), bytes, full, policy);
+            copy_bulk_once(at.w + (to.stage * at.tiles + place) * slot, from + units.offset(u), bytes, full, policy);
         to.step();
     }
 }
@@ -166,6 +171,28 @@ __device__ __forceinline__ void skinny_store(const k_skinny_args &a, uint32_t su
     }
 }
 
+/* The same where half of the outputs are a gate and the other half what it lets through. */
+__device__ __forceinline__ void skinny_store_gated(const k_skinny_args &a, uint32_t sums, const skinny_place &at) {
+    const k_gate_out &to = a.gate;
+    const int first = at.rank * a.weights.n_rows / at.share, n = (at.rank + 1) * a.weights.n_rows / at.share - first;
+    const int wide = 8 * a.groups, line = skinny_line(a.groups); /* pieces of four of the gate's, floats */
+    const int there = min(wide, (a.weights.n_tiles - at.tile) * (PACKED_ROWS / 8));
+    skinny_meet(at.share, a.groups * 128);
+    for (int i = threadIdx.x; i < n * wide; i += a.groups * 128) {
+        const int row = first + i / wide, piece = i % wide, k = at.tile / 2 * PACKED_ROWS + 4 * piece;
+        if (piece >= there) continue;
+        const float scale = __ldcg(a.row_scale + row), by = gate_scale(to, __ldcg(to.row_size + row));
+        const float4 gate = sum_of_blocks(sums + (row * line + 4 * piece) * 4, at.share);
+        const float4 up = sum_of_blocks(sums + (row * line + 4 * (wide + piece)) * 4, at.share);
+        const float v[4] = {
+            gate_value(to, gate.x * scale, up.x * scale) * by, gate_value(to, gate.y * scale, up.y * scale) * by,
+            gate_value(to, gate.z * scale, up.z * scale) * by, gate_value(to, gate.w * scale, up.w * scale) * by};
+        *(uint32_t *)(to.out + operand_at(row, to.n_blocks, k)) = pack_half(v[0], v[2]);
+        *(uint32_t *)(to.out + operand_at(row, to.n_blocks, k + 1)) = pack_half(v[1], v[3]);
+        if (k == 0) to.row_scale[row] = 1 / by;
+    }
+}
+
 template <int COLUMNS>
 __device__ __forceinline__ void put_sums(const k_skinny_args &a, uint32_t sums, const float d[COLUMNS / 2]) {
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, line = skinny_line(a.groups);
@@ -201,11 +228,15 @@ template <class UNITS, int COLUMNS> __device__ __forceinline__ void skinny90(con
     } else {
         more_registers<152>();
         ring_place w(a.w_depth, 0), x(a.x_depth, 0);
-        multiply_units<UNITS, COLUMNS>(d, units, a.weights.unit, at, at.first, at.end, w, x);
+        operand_maker<UNITS> maker(units, a.weights.unit);
+        multiply_units<COLUMNS>(d, maker, at, at.first, at.end, w, x);
         wait_for_previous();         /* for what is added to */
         groups_meet(a.groups * 128); /* the rings are free */
         put_sums<COLUMNS>(a, base, d);
-        skinny_store(a, base, at);
+        if (a.gate.out)
+            skinny_store_gated(a, base, at);
+        else
+            skinny_store(a, base, at);
     }
     if (at.share > 1) cluster_meet(); /* nobody leaves while others still read here */
 }

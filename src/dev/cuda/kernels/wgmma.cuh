@@ -181,6 +181,11 @@ __device__ __forceinline__ void copy_bulk_to(uint32_t to, const void *from, int 
                  "l"(from), "r"(bytes), "r"(barrier), "h"(mask)
                  : "memory");
 }
+/* Out of shared memory, which is free again behind the thread's cp.async.bulk.wait_group.read. */
+__device__ __forceinline__ void copy_bulk_out(void *to, uint32_t from, int bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
 template <int N> __device__ __forceinline__ void fewer_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }

@@ -2,17 +2,20 @@
 #include "wide90.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define BODY(...) wide90<__VA_ARGS__>(a);
+#define BODY(gated, ...) wide90<__VA_ARGS__, gated>(a);
 #else
-#define BODY(...)
+#define BODY(gated, ...)
 #endif
-#define ONE(name, ...)                                                                                                 \
+#define ONE(name, gated, ...)                                                                                          \
     extern "C" __global__ void __launch_bounds__(WIDE_THREADS, 1)                                                      \
         k_wide_##name(const __grid_constant__ k_wide_args a) {                                                         \
-        BODY(__VA_ARGS__)                                                                                              \
+        BODY(gated, __VA_ARGS__)                                                                                       \
     }
 
-ONE(mixed, mixed_units)
-#define X(bits, group, scales) ONE(bits##_##group##_##scales, same_units<bits, group, PACKED_##scales>)
+ONE(mixed, false, mixed_units)
+#define X(bits, group, scales) ONE(bits##_##group##_##scales, false, same_units<bits, group, PACKED_##scales>)
 PACKED_SAMES(X)
+#undef X
+#define X(bits, group, scales) ONE(gated_##bits##_##group##_##scales, true, same_units<bits, group, PACKED_##scales>)
+PACKED_GATES(X)
 #undef X

@@ -1,0 +1,354 @@
+/* cuda_program.c — finds the layers of a decode step among its launches and makes a program of them.
+ *
+ * Called by launch.c; what the program does is kernels/program.cuh's. A layer is: a norm and the products that read it;
+ * rotation, attention and its merging; a product added to the residual; a norm, products, a gate, a product that is
+ * added. Layers that are not exactly that, rows that are too many, and formats without an instance stay launches: the
+ * step runs either way, with the same bits.
+ *
+ * The tricky thing is what the program leaves out: it never writes the normed rows. So everything that reads them must
+ * be in the program, which is why layers are taken whole, one behind the other, or not at all. */
+#include "cuda_program.h"
+#include "cuda.h"
+#include "program_kargs.h"
+#include "base/mem.h"
+#include <string.h>
+
+enum {
+    MOST_STAGES = 1024,
+    MOST_STREAMS = 512,
+    STREAMS_AT = MOST_STAGES * (int)sizeof(program_stage),
+    NARROWEST = 512, /* inputs: shorter rows are normed by fewer threads (cuda_rows.c) */
+};
+
+_Static_assert(STREAMS_AT + MOST_STREAMS * (int)sizeof(program_stream) <= PROGRAM_BYTES, "there is room");
+_Static_assert(sizeof(program_stage) % 16 == 0 && sizeof(program_stream) % 16 == 0, "copied in words of 16 bytes");
+
+typedef struct maker {
+    const cuda_device *c;
+    const uint8_t *at, *end; /* of the launches that are not read yet */
+    program_stage *stages;
+    program_stream *streams;
+    int n_stages, n_streams;
+    int n_rows; /* 0: not known yet */
+    int scratch, unit_bytes;
+    bool waits; /* the next stage reads what others wrote */
+} maker;
+
+/* ---- reading launches ---- */
+
+static size_t launch_bytes(const launch_head *head) { return sizeof *head + (head->arg_bytes + 15u) / 16 * 16; }
+
+static const launch_head *peek(const maker *m) {
+    return m->at < m->end ? (const launch_head *)(const void *)m->at : NULL;
+}
+
+/* The arguments of the next launch if it is of this kernel; goes on behind it. */
+static const void *take(maker *m, kernel_id kernel) {
+    const launch_head *head = peek(m);
+    if (!head || head->kernel != (uint32_t)kernel) return NULL;
+    m->at += launch_bytes(head);
+    return head + 1;
+}
+
+/* ---- kinds of units ---- */
+
+typedef struct unit_kind {
+    kernel_id matvec;
+    int kind, sum;
+} unit_kind;
+
+static const unit_kind kinds[] = {{KERNEL_k_matvec_mixed, 0, 32},
+#define X(bits, group, scales)                                                                                         \
+    {KERNEL_k_matvec_##bits##_##group##_##scales, PROGRAM_KIND(bits, group, PACKED_##scales), group},
+                                  PROGRAM_PLAIN(X)
+#undef X
+};
+
+static const unit_kind *find_kind(uint32_t kernel) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if ((uint32_t)kinds[i].matvec == kernel) return &kinds[i];
+    return NULL;
+}
+
+/* ---- stages ---- */
+
+static program_stage *add_stage(maker *m, int what) {
+    if (m->n_stages == MOST_STAGES) return NULL;
+    program_stage *s = &m->stages[m->n_stages++];
+    memset(s, 0, sizeof *s);
+    s->what = what;
+    s->waits = m->waits;
+    m->waits = true;
+    return s;
+}
+
+static void need(maker *m, int scratch) { m->scratch = scratch > m->scratch ? scratch : m->scratch; }
+
+static program_stream *add_stream(maker *m, const packed_args *p) {
+    if (m->n_streams == MOST_STREAMS) return NULL;
+    program_stream *s = &m->streams[m->n_streams++];
+    memset(s, 0, sizeof *s);
+    for (int i = 0; i < p->n_parts; i++) {
+        s->tiles[i] = p->parts[i].tiles;
+        s->n_tiles[i] = p->parts[i].n_tiles;
+    }
+    s->units = p->units;
+    s->tile_bytes = (uint32_t)p->tile_bytes;
+    s->unit_bytes = p->most_unit_bytes;
+    s->n_units = p->n_units;
+    s->all_tiles = p->n_tiles;
+    if (p->most_unit_bytes > m->unit_bytes) m->unit_bytes = p->most_unit_bytes;
+    return s;
+}
+
+/* The next launch as a stage, if it is a product of `x`; NULL: it is none, or cannot be one. */
+static program_stage *take_product(maker *m, const float *x, const k_norm_args *norm) {
+    const launch_head *head = peek(m);
+    const unit_kind *kind = head ? find_kind(head->kernel) : NULL;
+    if (!kind) return NULL;
+    const packed_args *p = (const packed_args *)(const void *)(head + 1);
+    if (p->x != x || p->n_rows != m->n_rows || (norm && norm->dim != p->n_in)) return NULL;
+    program_stage *s = add_stage(m, PROGRAM_PRODUCT);
+    if (!s || !add_stream(m, p)) return NULL;
+    s->kind = kind->kind;
+    s->stream = m->n_streams - 1;
+    s->is.product = *p;
+    if (norm) {
+        s->is_normed = true;
+        s->norm_weight = norm->weight;
+        s->norm_rows = norm->rows;
+        s->eps = norm->eps;
+        s->is.product.x = norm->x;
+    }
+    need(m, program_product_bytes(p->n_rows, p->n_units, kind->sum, norm ? p->n_in : 0));
+    m->at += launch_bytes(head);
+    return s;
+}
+
+static bool is_product(const maker *m, const float *x) {
+    const launch_head *head = peek(m);
+    return head && find_kind(head->kernel) && ((const packed_args *)(const void *)(head + 1))->x == x;
+}
+
+/* A product whose only part is added to the residual. */
+static bool take_added(maker *m, const float *x, const float *residual) {
+    const program_stage *s = take_product(m, x, NULL);
+    return s && s->is.product.n_parts == 1 && s->is.product.parts[0].add && s->is.product.parts[0].out == residual;
+}
+
+/* A norm that products can do; m->n_rows is its number of rows then. */
+static const k_norm_args *take_norm(maker *m) {
+    const launch_head *head = peek(m);
+    const k_norm_args *norm = take(m, KERNEL_k_norm);
+    if (!norm || norm->bias || norm->is_layer || norm->heads != 1 || norm->dim < NARROWEST || norm->dim % 4 ||
+        head->grid[1] > PROGRAM_ROWS)
+        return NULL;
+    m->n_rows = (int)head->grid[1];
+    return norm;
+}
+
+/* A norm and all products that read it; they need not wait for each other. *last: the last of them. */
+static const k_norm_args *take_normed(maker *m, program_stage **last) {
+    const int n_rows = m->n_rows;
+    const k_norm_args *norm = take_norm(m);
+    if (!norm || norm->rows || (n_rows && n_rows != m->n_rows)) return NULL;
+    *last = NULL;
+    while (is_product(m, norm->out)) {
+        *last = take_product(m, norm->out, norm);
+        if (!*last || (*last)->is.product.x_stride != norm->dim) return NULL;
+        m->waits = false;
+    }
+    m->waits = true;
+    return *last ? norm : NULL;
+}
+
+static const k_rope_args *take_rotation(maker *m) {
+    static const kernel_id kernels[] = {KERNEL_k_turn_64_one, KERNEL_k_turn_128_one, KERNEL_k_rope_store_f16};
+    const k_rope_args *rope = NULL;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels && !rope; i++) rope = take(m, kernels[i]);
+    return rope;
+}
+
+/* Rotation, attention and merging. Returns where the result is. */
+static const float *take_attention(maker *m) {
+    const k_rope_args *rope = take_rotation(m);
+    const launch_head *head = peek(m);
+    if (!rope || !head) return NULL;
+    const int dim = head->kernel == KERNEL_k_decode_64 ? 64 : head->kernel == KERNEL_k_decode_128 ? 128 : 0;
+    if (!dim) return NULL;
+    const k_decode_args *a = take(m, (kernel_id)head->kernel);
+    if ((a->n_splits > 1 && !take(m, KERNEL_k_decode_merge)) || a->n_heads / a->n_kv_heads > PROGRAM_MOST_HEADS ||
+        a->q != rope->q || rope->kv.k != a->k || (int)head->grid[2] != m->n_rows || rope->kv.head_dim != dim ||
+        rope->kv.v_dim != dim)
+        return NULL;
+    program_stage *s = add_stage(m, PROGRAM_ATTEND);
+    if (!s) return NULL;
+    s->dim = dim;
+    s->n_spans = (int)head->grid[2];
+    s->is.heads.attend = *a;
+    s->is.heads.rope = *rope;
+    need(m, program_attend_bytes(dim, a->n_heads / a->n_kv_heads));
+    program_stage *merge = a->n_splits > 1 ? add_stage(m, PROGRAM_MERGE) : s;
+    if (!merge) return NULL;
+    if (merge != s) {
+        const bool waits = merge->waits;
+        *merge = *s;
+        merge->what = PROGRAM_MERGE;
+        merge->waits = waits;
+    }
+    return a->out;
+}
+
+/* The gate behind the products of gate and up: with them where both lie alike, else by itself. */
+static const float *take_gate(maker *m, program_stage *last) {
+    const k_gate_args *gate = take(m, KERNEL_k_gate);
+    if (!gate) return NULL;
+    packed_args *p = &last->is.product;
+    if (p->n_parts == 2 && p->parts[0].out == gate->gate && p->parts[1].out == gate->up && !p->parts[0].add &&
+        !p->parts[1].add && p->parts[0].n_tiles == p->parts[1].n_tiles) {
+        last->gates = m->streams[last->stream].gates = true;
+        last->act = gate->act;
+        return gate->gate;
+    }
+    program_stage *s = add_stage(m, PROGRAM_GATE);
+    if (!s) return NULL;
+    s->is.gate = *gate;
+    return gate->gate;
+}
+
+static bool take_layer(maker *m) {
+    program_stage *last;
+    const k_norm_args *norm = take_normed(m, &last);
+    const float *residual = norm ? norm->x : NULL, *out = norm ? take_attention(m) : NULL;
+    if (!out || !take_added(m, out, residual)) return false;
+    norm = take_normed(m, &last);
+    out = norm && norm->x == residual ? take_gate(m, last) : NULL;
+    return out && take_added(m, out, residual);
+}
+
+/* All layers from where the maker stands; how many. What follows the last one is not read. */
+static int take_layers(maker *m) {
+    int n = 0;
+    for (;; n++) {
+        const maker before = *m;
+        if (take_layer(m)) continue;
+        *m = before;
+        return n;
+    }
+}
+
+/* What comes behind the layers must not read what they leave out: a norm of the residual does not, nor what reads that.
+ */
+static bool ends_well(const maker *m) {
+    const launch_head *head = peek(m);
+    return head && head->kernel == KERNEL_k_norm;
+}
+
+/* Whether all that follows reads nothing but logits. */
+static bool only_logits_follow(const maker *m) {
+    for (const uint8_t *at = m->at; at < m->end;) {
+        const launch_head *head = (const launch_head *)(const void *)at;
+        const bool is_digest = head->kernel >= KERNEL_k_digest_copy && head->kernel <= KERNEL_k_digest_list;
+        if (head->kernel != KERNEL_k_limit && !is_digest) return false;
+        at += launch_bytes(head);
+    }
+    return true;
+}
+
+/* The norm of the picked rows and their logits. */
+static void take_head(maker *m) {
+    const maker before = *m;
+    const k_norm_args *norm = take_norm(m);
+    if (!norm || !take_product(m, norm->out, norm) || !only_logits_follow(m)) *m = before;
+}
+
+/* ---- the launch ---- */
+
+/* Units of a slot and slots of a ring: what fits beside the scratch. */
+static bool fit(const maker *m, k_program_args *a, size_t *shared_bytes) {
+    const int room = m->c->gpu.most_shared - program_ring_at(m->n_streams, m->scratch);
+    a->n_streams = m->n_streams;
+    a->scratch_bytes = m->scratch;
+    for (a->per_slot = 2; a->per_slot; a->per_slot--) {
+        a->slot_bytes = a->per_slot * m->unit_bytes;
+        a->n_slots = room / (PROGRAM_WARPS * a->slot_bytes);
+        if (a->n_slots > PROGRAM_MOST_SLOTS) a->n_slots = PROGRAM_MOST_SLOTS;
+        if (a->n_slots < 2) continue;
+        *shared_bytes =
+            (size_t)(program_ring_at(m->n_streams, m->scratch) + a->n_slots * PROGRAM_WARPS * a->slot_bytes);
+        return true;
+    }
+    return false;
+}
+
+static bool send(cuda_device *c, int slot, const maker *m, k_program_args *a) {
+    uint8_t *to = c->programs + (size_t)slot * PROGRAM_BYTES;
+    const size_t stages = (size_t)m->n_stages * sizeof *m->stages, streams = (size_t)m->n_streams * sizeof *m->streams;
+    a->stages = (const program_stage *)(const void *)to;
+    a->streams = (const program_stream *)(const void *)(to + STREAMS_AT);
+    a->met = c->program_met;
+    a->n_stages = m->n_stages;
+    return !cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to, m->stages, stages, c->stream), "cuda: a program") &&
+           !cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to + STREAMS_AT, m->streams, streams, c->stream),
+                       "cuda: a program") &&
+           !cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: waiting for the GPU");
+}
+
+/* The launches between `from` and where the maker stands become one. */
+static void replace(cuda_device *c, uint8_t *from, const maker *m, const k_program_args *a, size_t shared_bytes) {
+    launch_queue *q = &c->queue;
+    const launch_head head = {.kernel = KERNEL_k_program_plain,
+                              .arg_bytes = sizeof *a,
+                              .shared_bytes = (uint32_t)shared_bytes,
+                              .threads = PROGRAM_THREADS,
+                              .grid = {(uint32_t)c->gpu.multiprocessors, 1, 1},
+                              .together = true};
+    const size_t left = q->used - (size_t)(m->at - q->list), bytes = launch_bytes(&head);
+    memcpy(from, &head, sizeof head);
+    memcpy(from + sizeof head, a, sizeof *a);
+    memmove(from + bytes, m->at, left);
+    q->used = (size_t)(from - q->list) + bytes + left;
+    q->n_programs++;
+}
+
+static void shorten(cuda_device *c, int slot, maker *m) {
+    uint8_t *first = c->queue.list;
+    while (m->at < m->end) {
+        first = c->queue.list + (m->at - c->queue.list); /* the same place, to be written */
+        if (take_layers(m)) break;
+        m->at += launch_bytes(peek(m));
+    }
+    k_program_args a = {0};
+    size_t shared_bytes;
+    if (!m->n_stages || !ends_well(m)) return;
+    take_head(m);
+    if (fit(m, &a, &shared_bytes) && send(c, slot, m, &a)) replace(c, first, m, &a, shared_bytes);
+}
+
+void cuda_program_shorten(cuda_device *c, int slot) {
+    if (!c->programs || c->head.exact) return;
+    maker m = {.c = c, .at = c->queue.list, .end = c->queue.list + c->queue.used};
+    m.stages = mem_array(MOST_STAGES, sizeof *m.stages);
+    m.streams = mem_array(MOST_STREAMS, sizeof *m.streams);
+    if (m.stages && m.streams) shorten(c, slot, &m); /* without memory it stays as it is */
+    mem_free(m.stages);
+    mem_free(m.streams);
+}
+
+/* ---- life ---- */
+
+qp_status cuda_program_open(cuda_device *c, int programs, qp_error *err) {
+    void *memory;
+    if (c->gpu.major < 9 || !c->kernels[KERNEL_k_program_plain]) return QP_OK;
+    const size_t bytes = (size_t)programs * PROGRAM_BYTES;
+    ERR_TRY(cuda_take(c, &memory, bytes + 64, err));
+    c->programs = memory;
+    c->program_met = (uint32_t *)(void *)(c->programs + bytes);
+    const drv_result result = c->drv.fill((drv_ptr)(uintptr_t)c->program_met, 0, 64, c->stream);
+    return result ? drv_failed(&c->drv, result, "cuda: clearing memory", err) : QP_OK;
+}
+
+void cuda_program_close(cuda_device *c) {
+    if (c->programs) cuda_give(c, c->programs);
+    c->programs = NULL;
+}

@@ -1,0 +1,21 @@
+/* cuda_program.h — a step's launches, or as many of them as are known, as one program.
+ *
+ * Called by launch.c when it makes a graph of a list of launches. */
+#ifndef DEV_CUDA_CUDA_PROGRAM_H
+#define DEV_CUDA_CUDA_PROGRAM_H
+
+#include "base/err.h"
+#include <stddef.h>
+
+struct cuda_device;
+
+enum { PROGRAM_BYTES = 512 << 10 }; /* of one program's stages and streams in device memory */
+
+/* Device memory for `programs` of them, where the GPU has the kernel. The lock is held, here and below. */
+qp_status cuda_program_open(struct cuda_device *c, int programs, qp_error *err);
+void cuda_program_close(struct cuda_device *c);
+/* Puts a program in place of the launches that it does, in the queue's list. It takes the place of program `slot`; what
+ * still runs of that one ends first. */
+void cuda_program_shorten(struct cuda_device *c, int slot);
+
+#endif

@@ -1,0 +1,258 @@
+/* cuda_program_test.c — layers of a decode step three times: launch by launch, as the graph that the program shortens,
+ * and as that again. All results must be the same to the last bit, residual, keys and values alike. Needs a GPU. */
+#include "cuda_packed.h"
+#include "program_kargs.h"
+#include "quant_samples.h"
+#include "cuda_harness.h"
+
+enum { MOST_SPANS = 4, LAYERS = 3, PAGES = 24, SLOTS = DEV_PAGE_TOKENS };
+
+/* A kind of layer. */
+typedef struct kind {
+    const char *what;
+    sample_format attention, ffn;
+    int hidden, ffn_width, heads, kv_heads, dim;
+    int rows, past[MOST_SPANS];
+    int window;
+    bool apart, has_qk_norm, has_sinks; /* apart: products of one input have weights that lie differently */
+} kind;
+
+static const kind layer_kinds[] = {
+    {"q4_0, many heads", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 1024, 2816, 8, 8, 128, 1, {0}, 0, false, false, false},
+    {"q4_0, grouped, pages", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 512, 1408, 8, 2, 64, 1, {700}, 0, false, false, true},
+    {"q4_0, rows",
+     {QUANT_Q4_0, 0},
+     {QUANT_Q4_0, 0},
+     768,
+     1024,
+     6,
+     6,
+     128,
+     4,
+     {3, 255, 256, 1100},
+     0,
+     false,
+     true,
+     false},
+    {"q4_0, window", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 512, 512, 8, 1, 64, 2, {900, 31}, 300, false, false, false},
+    {"q8_0", {QUANT_Q8_0, 0}, {QUANT_Q8_0, 0}, 1024, 1536, 16, 4, 64, 3, {5, 511, 77}, 0, false, false, false},
+    {"exl2", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 1024, 1024, 8, 4, 128, 1, {300}, 0, true, false, false},
+    {"exl2, rows", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 512, 768, 8, 4, 64, 2, {0, 256}, 0, true, false, false},
+};
+
+typedef struct world {
+    const kind *k;
+    device *gpu;
+    sample samples[7];
+    dev_weight weights[7];
+    float *buffers[9], *norm, *cos, *sin, *sinks;
+    uint8_t *keys, *values;
+    size_t page_bytes, kv_bytes;
+    int32_t pages[MOST_SPANS][PAGES / MOST_SPANS];
+    row_span spans[MOST_SPANS];
+} world;
+
+enum { STREAM, NORMED, Q, K, V, OUT, GATE, UP, PICKED };
+enum { WQ, WK, WV, WO, WGATE, WUP, WDOWN };
+
+static void *take(world *w, size_t bytes) {
+    void *memory;
+    assert_int_equal(w->gpu->ops->take(w->gpu, &memory, bytes, NULL), QP_OK);
+    return memory;
+}
+
+static void put_random(world *w, float *to, size_t n, uint64_t seed, float size) {
+    float *values = mem_array(n, sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < n; i++) values[i] = (float)((double)sample_bits(seed, i) / 2147483648.0 - 1) * size;
+    w->gpu->ops->upload(w->gpu, to, values, n * sizeof(float));
+    mem_free(values);
+}
+
+static void open_weight(world *w, int i, const sample_format *f, int n_out, int n_in) {
+    qp_error err;
+    sample_open(&w->samples[i], f->id, f->variant, n_out, n_in);
+    if (w->gpu->ops->weight_open(w->gpu, &w->weights[i], &w->samples[i].m, &err) != QP_OK) fail_msg("%s", err.text);
+    assert_int_equal(w->gpu->ops->weight_pack(w->gpu, &w->weights[i], &err), QP_OK);
+}
+
+static void build(world *w, device *gpu, const kind *k) {
+    *w = (world){.k = k, .gpu = gpu};
+    const int q = k->heads * k->dim, kv = k->kv_heads * k->dim;
+    const int widths[] = {k->hidden, k->hidden, q, kv, kv, q, k->ffn_width, k->ffn_width, k->hidden};
+    const int shapes[7][2] = {{q, k->hidden},           {kv, k->hidden},           {kv, k->hidden},
+                              {k->hidden, q},           {k->ffn_width, k->hidden}, {k->ffn_width, k->hidden},
+                              {k->hidden, k->ffn_width}};
+    for (int i = 0; i < 7; i++) open_weight(w, i, i < WGATE ? &k->attention : &k->ffn, shapes[i][0], shapes[i][1]);
+    for (int i = 0; i < 9; i++) w->buffers[i] = take(w, (size_t)(k->rows * widths[i]) * sizeof(float));
+    w->norm = take(w, (size_t)k->hidden * sizeof(float));
+    w->sinks = take(w, (size_t)k->heads * sizeof(float));
+    w->cos = take(w, (size_t)(k->rows * k->dim) * sizeof(float));
+    w->sin = take(w, (size_t)(k->rows * k->dim) * sizeof(float));
+    put_random(w, w->norm, (size_t)k->hidden, 41, 1);
+    put_random(w, w->sinks, (size_t)k->heads, 42, 1);
+    put_random(w, w->cos, (size_t)(k->rows * k->dim), 43, 1);
+    put_random(w, w->sin, (size_t)(k->rows * k->dim), 44, 1);
+    w->page_bytes = (size_t)kv * SLOTS * 2;
+    w->kv_bytes = w->page_bytes * PAGES;
+    w->keys = take(w, w->kv_bytes);
+    w->values = take(w, w->kv_bytes);
+    for (int s = 0; s < k->rows; s++) {
+        for (int p = 0; p < PAGES / MOST_SPANS; p++) w->pages[s][p] = (s * (PAGES / MOST_SPANS) + p) * 7 % PAGES;
+        w->spans[s] = (row_span){.row = s, .n_rows = 1, .past = k->past[s], .pages = w->pages[s]};
+    }
+}
+
+static void drop(world *w) {
+    void *const memory[] = {w->norm, w->sinks, w->cos, w->sin, w->keys, w->values};
+    for (int i = 0; i < 7; i++) w->gpu->ops->weight_close(w->gpu, &w->weights[i]);
+    for (int i = 0; i < 7; i++) sample_close(&w->samples[i]);
+    for (int i = 0; i < 9; i++) w->gpu->ops->give(w->gpu, w->buffers[i], 0);
+    for (size_t i = 0; i < HARNESS_COUNT(memory); i++) w->gpu->ops->give(w->gpu, memory[i], 0);
+}
+
+/* What a step finds: a residual, and caches of halves between -1 and 1. */
+static void fill(world *w) {
+    const size_t n = w->kv_bytes / 2;
+    uint16_t *halves = mem_array(n, sizeof *halves);
+    assert_non_null(halves);
+    for (size_t i = 0; i < n; i++) halves[i] = (uint16_t)(sample_bits(91, i) & 0xbbff);
+    w->gpu->ops->upload(w->gpu, w->keys, halves, w->kv_bytes);
+    w->gpu->ops->upload(w->gpu, w->values, halves, w->kv_bytes);
+    mem_free(halves);
+    put_random(w, w->buffers[STREAM], (size_t)(w->k->rows * w->k->hidden), 17, 2);
+    qp_error err;
+    assert_int_equal(w->gpu->ops->finish(w->gpu, &err), QP_OK);
+}
+
+static void run_norm(world *w, int to) {
+    const norm_args a = {.kind = NORM_RMS,
+                         .x = w->buffers[STREAM],
+                         .n_rows = w->k->rows,
+                         .dim = w->k->hidden,
+                         .weight = w->norm,
+                         .eps = 1e-5f,
+                         .out = w->buffers[to]};
+    w->gpu->ops->norm(w->gpu, &a);
+}
+
+static matmul_part part_of(world *w, int weight, int to, bool add) {
+    return (matmul_part){
+        .w = &w->weights[weight], .out = w->buffers[to], .out_stride = w->weights[weight].n_out, .add = add};
+}
+
+static void run_products(world *w, int from, const int *which, const int *to, int n, bool add, bool gates) {
+    matmul_args a = {.x = w->buffers[from],
+                     .x_stride = w->weights[which[0]].n_in,
+                     .n_rows = w->k->rows,
+                     .n_parts = n,
+                     .is_gated = gates,
+                     .act = ACT_SILU};
+    for (int i = 0; i < n; i++) a.parts[i] = part_of(w, which[i], to[i], add);
+    w->gpu->ops->matmul(w->gpu, &a);
+}
+
+static void run_attention(world *w) {
+    const kind *k = w->k;
+    const kv_view kv = {.type = KV_F16,
+                        .n_kv_heads = k->kv_heads,
+                        .head_dim = k->dim,
+                        .v_dim = k->dim,
+                        .k = w->keys,
+                        .v = w->values,
+                        .page_stride = w->page_bytes};
+    const rope_store_args r = {.q = w->buffers[Q],
+                               .k = w->buffers[K],
+                               .v = w->buffers[V],
+                               .n_heads = k->heads,
+                               .norm = k->has_qk_norm ? HEAD_NORM_FIRST : HEAD_NORM_NONE,
+                               .norm_eps = 1e-6f,
+                               .rot_dims = k->dim,
+                               .cos = w->cos,
+                               .sin = w->sin,
+                               .kv = kv,
+                               .spans = w->spans,
+                               .n_spans = k->rows};
+    const attend_args a = {.q = w->buffers[Q],
+                           .out = w->buffers[OUT],
+                           .n_heads = k->heads,
+                           .scale = 0.125f,
+                           .window = k->window,
+                           .sinks = k->has_sinks ? w->sinks : NULL,
+                           .kv = kv,
+                           .spans = w->spans,
+                           .n_spans = k->rows};
+    w->gpu->ops->rope_store(w->gpu, &r);
+    w->gpu->ops->attend(w->gpu, &a);
+}
+
+static void run_layer(world *w) {
+    run_norm(w, NORMED);
+    run_products(w, NORMED, (int[]){WQ, WK, WV}, (int[]){Q, K, V}, 3, false, false);
+    run_attention(w);
+    run_products(w, OUT, (int[]){WO}, (int[]){STREAM}, 1, true, false);
+    run_norm(w, NORMED);
+    run_products(w, NORMED, (int[]){WGATE, WUP}, (int[]){GATE, UP}, 2, false, true);
+    run_products(w, GATE, (int[]){WDOWN}, (int[]){STREAM}, 1, true, false);
+}
+
+/* The residual, then keys and values. */
+static uint8_t *run_step(world *w, size_t *bytes) {
+    const size_t stream = (size_t)(w->k->rows * w->k->hidden) * sizeof(float);
+    qp_error err;
+    fill(w);
+    for (int i = 0; i < LAYERS; i++) run_layer(w);
+    run_norm(w, PICKED);
+    if (w->gpu->ops->finish(w->gpu, &err) != QP_OK) fail_msg("%s: %s", w->k->what, err.text);
+    *bytes = 2 * stream + 2 * w->kv_bytes;
+    uint8_t *all = mem_array(*bytes, 1);
+    assert_non_null(all);
+    w->gpu->ops->download(w->gpu, all, w->buffers[STREAM], stream);
+    w->gpu->ops->download(w->gpu, all + stream, w->buffers[PICKED], stream);
+    w->gpu->ops->download(w->gpu, all + 2 * stream, w->keys, w->kv_bytes);
+    w->gpu->ops->download(w->gpu, all + 2 * stream + w->kv_bytes, w->values, w->kv_bytes);
+    return all;
+}
+
+static void check_finite(const world *w, const uint8_t *all) {
+    for (int i = 0; i < w->k->rows * w->k->hidden; i++) {
+        float x;
+        memcpy(&x, all + (size_t)i * sizeof x, sizeof x);
+        if (!(x > -1e30f && x < 1e30f)) fail_msg("%s: element %d of the residual is %g", w->k->what, i, (double)x);
+    }
+}
+
+static void step_is_repeated(device *gpu, const kind *k) {
+    world w;
+    size_t bytes, again;
+    build(&w, gpu, k);
+    uint8_t *first = run_step(&w, &bytes);
+    check_finite(&w, first);
+    const int before = ((cuda_device *)(void *)gpu)->queue.n_programs;
+    for (int i = 0; i < 3; i++) {
+        uint8_t *other = run_step(&w, &again);
+        assert_int_equal(again, bytes);
+        for (size_t b = 0; b < bytes; b++)
+            if (other[b] != first[b]) fail_msg("%s: time %d, byte %zu of %zu differs", k->what, i + 2, b, bytes);
+        mem_free(other);
+    }
+    if (((cuda_device *)(void *)gpu)->queue.n_programs != before + 1) fail_msg("%s: no program", k->what);
+    mem_free(first);
+    drop(&w);
+}
+
+static void programs_compute_what_launches_do(void **state) {
+    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+    device *gpu;
+    qp_error err;
+    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
+    assert_int_equal(gpu->ops->reserve(gpu, 64, 4096, &err), QP_OK);
+    if (((cuda_device *)(void *)gpu)->programs)
+        for (size_t i = 0; i < HARNESS_COUNT(layer_kinds); i++) step_is_repeated(gpu, &layer_kinds[i]);
+    dev_close(gpu);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(programs_compute_what_launches_do)};
+    return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
+}

@@ -1,0 +1,84 @@
+/* program.cuh — one kernel for all layers of a decode step: it stays on the GPU and walks the stages that
+ * cuda_program.c made of the step's launches.
+ *
+ * Instances are spelled in program.cu, one for each family of formats that a model mixes. One block of 16 warps per
+ * multiprocessor, all there at once. Between stages blocks meet: what one wrote the others read behind it, past the
+ * first cache, which knows nothing of that. Meanwhile the rings of weights fill up (program_ring.cuh): that is what all
+ * this is for. A block that waits much too long ends the kernel with an error instead of hanging. */
+#ifndef KERNELS_PROGRAM_CUH
+#define KERNELS_PROGRAM_CUH
+
+#include "program_attend.cuh"
+#include "program_product.cuh"
+
+/* ---- meeting ---- */
+
+/* The last block to leave makes both counters ready for the next launch. */
+__device__ __forceinline__ void leave(uint32_t *met) {
+    if (atomicAdd(met + 1, 1u) + 1 == gridDim.x) met[0] = met[1] = 0;
+}
+
+/* ---- stages ---- */
+
+__device__ __forceinline__ void run_gate(int stage, uint32_t turn) {
+    const k_gate_args &a = stage_of(stage).is.gate;
+    await_turn(turn);
+    for (int64_t i = thread_index(); i < a.n; i += thread_count())
+        __stcg(a.gate + i, __fmul_rn(activate(a.act, __ldcg(a.gate + i)), a.up ? __ldcg(a.up + i) : 1));
+}
+
+__device__ __forceinline__ void copy_words(void *to, const void *from, int bytes, int i, int step) {
+    for (; i < bytes / 16; i += step) ((uint4 *)to)[i] = __ldg((const uint4 *)from + i);
+}
+
+/* The block's share of a product's tiles; every other stage the other way round, for who has one less. */
+__device__ __forceinline__ void deal_tiles(program_stream *s, int index) {
+    const int block = index & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x, times = s->gates ? 2 : 1;
+    const int n = s->all_tiles / times;
+    s->first = (int)((int64_t)block * n / gridDim.x) * times;
+    s->end = (int)((int64_t)(block + 1) * n / gridDim.x) * times;
+}
+
+template <class FAMILY> __device__ __forceinline__ void run_program(const k_program_args &a) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    program_state &state = state_of();
+    copy_words(&stream_of(0), a.streams, a.n_streams * (int)sizeof(program_stream), threadIdx.x, PROGRAM_THREADS);
+    if (warp == 0) copy_words(&stage_of(0), a.stages, sizeof(program_stage), lane, 32);
+    if (threadIdx.x < PROGRAM_WARPS * PROGRAM_MOST_SLOTS)
+        open_barrier(shared_address(program_shared()) + threadIdx.x * 8);
+    if (threadIdx.x == 0) {
+        state.n_streams = a.n_streams, state.n_slots = a.n_slots;
+        state.per_slot = a.per_slot, state.slot_bytes = a.slot_bytes;
+        state.scratch = program_ring_at(a.n_streams, 0);
+        state.met = a.met;
+        state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.scratch_bytes);
+    }
+    show_barriers();
+    __syncthreads();
+    for (int i = threadIdx.x; i < a.n_streams; i += PROGRAM_THREADS) deal_tiles(&stream_of(i), i);
+    __syncthreads();
+    if (lane == 0) start_ring();
+    __syncthreads();
+    for (uint32_t i = 0, turn = 0; (int)i < a.n_stages; i++) {
+        if (warp == PROGRAM_WARPS - 1 && (int)i + 1 < a.n_stages)
+            copy_words(&stage_of(i + 1), a.stages + i + 1, sizeof(program_stage), lane, 32);
+        const program_stage &s = stage_of(i);
+        if (s.waits) turn += gridDim.x;
+        const uint32_t now = s.waits ? turn : 0;
+        if (s.what == PROGRAM_PRODUCT)
+            FAMILY::product(i, s.kind, now);
+        else if (s.what == PROGRAM_GATE)
+            run_gate(i, now);
+        else if (s.what == PROGRAM_MERGE)
+            run_merge(i, now);
+        else if (s.dim == 64)
+            run_attend<64>(i, now);
+        else
+            run_attend<128>(i, now);
+        __syncthreads();
+        if (threadIdx.x == 0 && (int)i + 1 < a.n_stages && stage_of(i + 1).waits) arrive(a.met);
+    }
+    if (threadIdx.x == 0) leave(a.met);
+}
+
+#endif
