@@ -526,7 +526,7 @@ QP_API const char *qp_finish_text(qp_finish finish);
 
 /* Taken after the device has finished; nothing is rounded. */
 typedef struct qp_job_stats {
-    size_t prompt_tokens, cached_tokens, new_tokens;
+    size_t prompt_tokens, cached_tokens, new_tokens; /* new_tokens: without the end token */
     double queue_s, prefill_s, first_token_s, decode_s, total_s;
     uint64_t logits_hash; /* of the logits behind the last token */
     size_t preempted;     /* times that its pages were given to others */

@@ -3,7 +3,7 @@
 usage: python json_answer.py [MODEL]
 """
 import sys
-from typing import List
+from typing import Annotated, List
 
 import pydantic
 
@@ -11,9 +11,11 @@ import quipu
 
 
 class Character(pydantic.BaseModel):
+    """Nothing of it may go on for ever: an answer has max_new_tokens at most."""
+    model_config = pydantic.ConfigDict(extra="forbid")
     name: str = pydantic.Field(max_length=20)
     age: int = pydantic.Field(ge=1, le=99)
-    friends: List[str] = pydantic.Field(max_length=2)
+    friends: List[Annotated[str, pydantic.Field(max_length=20)]] = pydantic.Field(max_length=2)
 
 
 def main() -> None:

@@ -162,7 +162,7 @@ def test_a_cancelled_wait_says_why(tiny_model):
     place = contextvars.ContextVar("place", default="nowhere")
 
     async def main():
-        with quipu.Generator(tiny_model, max_jobs=1) as generator:
+        with quipu.Generator(tiny_model, max_jobs=1, cache_tokens=65536) as generator:
             blocker = generator.job("hello", max_unread=1, **OPEN_END)
 
             async def read():

@@ -54,7 +54,7 @@ static bool is_right_end(qp_job *job, const qp_event *end, size_t n_tokens, bool
     const qp_finish finish = end->finish;
     const bool is_known = finish == QP_FINISH_LENGTH || finish == QP_FINISH_EOS || finish == QP_FINISH_CANCELLED;
     if (!is_known || (finish == QP_FINISH_CANCELLED && !was_cancelled)) return false;
-    if (end->stats.new_tokens != n_tokens + (finish == QP_FINISH_EOS)) return false;
+    if (end->stats.new_tokens != n_tokens) return false; /* an end token is none of them */
     qp_job_cancel(job);
     if (qp_job_poll(job, 0, &again, NULL) != QP_OK || again.kind != QP_EVENT_END || again.finish != finish)
         return false;
