@@ -16,14 +16,13 @@ typedef struct piece {
     size_t bytes;
 } piece;
 
-enum { PIECES = 4 };
+enum { PIECES = 3, HEADED_BYTES = sizeof(digest_head) + sizeof(digest_body) };
 
 static void list_there(digests *d, piece out[PIECES]) {
     const size_t rows = (size_t)d->n_rows, logits = rows * (size_t)d->width * sizeof(float);
     out[0] = (piece){(void **)&d->step.rows, logits};
     out[1] = (piece){(void **)&d->step.changed, logits};
-    out[2] = (piece){(void **)&d->step.heads, rows * sizeof(digest_head)};
-    out[3] = (piece){(void **)&d->step.bodies, rows * sizeof(digest_body)};
+    out[2] = (piece){(void **)&d->answers, rows * HEADED_BYTES};
 }
 
 static bool has_room(const digests *d, const piece *pieces) {
@@ -60,11 +59,10 @@ qp_status digests_open(digests *d, device *dev, int n_rows, int width, qp_error 
     const size_t rows = (size_t)n_rows;
     d->asked = mem_zarray(1, DIGESTS_ASKED_BYTES); /* behind the last order are holes, which travel */
     d->step.wants_row = mem_zarray(rows, sizeof(bool));
-    d->step.heads_here = mem_array(rows, sizeof(digest_head));
-    d->step.bodies_here = mem_array(rows, sizeof(digest_body));
-    if (d->asked && d->step.wants_row && d->step.heads_here && d->step.bodies_here) return QP_OK;
+    d->answers_here = mem_array(rows, HEADED_BYTES);
+    if (d->asked && d->step.wants_row && d->answers_here) return QP_OK;
     digests_close(d);
-    return err_no_memory(err, rows * sizeof(digest_body), "digests of logits");
+    return err_no_memory(err, rows * HEADED_BYTES, "digests of logits");
 }
 
 void digests_close(digests *d) {
@@ -72,8 +70,7 @@ void digests_close(digests *d) {
     give_there(d);
     mem_free(d->asked);
     mem_free(d->step.wants_row);
-    mem_free(d->step.heads_here);
-    mem_free(d->step.bodies_here);
+    mem_free(d->answers_here);
     *d = (digests){0};
 }
 
@@ -88,6 +85,10 @@ void digests_begin(digests *d, int n_rows) {
     d->step.orders = order_of(d, 0);
     d->step.bytes = d->used;
     d->step.wants_bodies = false;
+    d->step.heads = d->answers;
+    d->step.heads_here = d->answers_here;
+    d->step.bodies = (digest_body *)(void *)(d->step.heads + n_rows); /* so that one copy brings both */
+    d->step.bodies_here = (digest_body *)(void *)(d->step.heads_here + n_rows);
 }
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1); }

@@ -10,6 +10,7 @@ typedef struct digests {
     int n_rows, width;
     uint8_t *asked; /* [DIGESTS_ASKED_BYTES]: orders [n_rows], then their changes and masks */
     size_t used;
+    void *answers, *answers_here; /* heads of the rows of a step, then their bodies; device memory and host's */
     step_digest step;
 } digests;
 

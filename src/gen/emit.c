@@ -301,14 +301,25 @@ static void end_embedded(engine *e) {
     }
 }
 
+static void take_picks(engine *e, int first, int end) {
+    for (int i = first; i < end; i++) take(e, &e->step.picks[i]);
+}
+
 /* Readers are told in rounds: whoever reads many jobs then wakes once for a round and not for each token, and hears of
- * the first no later than the engine could have made it run. */
+ * the first no later than the engine could have made it run. Where a device works by itself they are told when it has
+ * got its next step: waking others takes the engine longer than all else that it does in between. */
 void engine_emit(engine *e) {
+    const step *s = &e->step;
     end_embedded(e);
-    for (int i = 0, told = 0; i < e->step.n_picks; i++) {
-        take(e, &e->step.picks[i]);
-        if (i + 1 - told < ROUND && i + 1 < e->step.n_picks) continue;
-        for (; told <= i; told++) mailbox_tell(&e->step.picks[told].job->mailbox);
+    if (s->in.digest) return take_picks(e, 0, s->n_picks);
+    for (int first = 0, end; first < s->n_picks; first = end) {
+        end = first + ROUND < s->n_picks ? first + ROUND : s->n_picks;
+        take_picks(e, first, end);
+        for (int i = first; i < end; i++) mailbox_tell(&s->picks[i].job->mailbox);
         bell_give_way();
     }
+}
+
+void engine_tell(engine *e) {
+    for (int i = 0; i < e->n_running; i++) mailbox_tell(&e->running[i]->mailbox);
 }

@@ -27,7 +27,9 @@ static void take_jobs(engine *e, job *list) {
     }
 }
 
+/* They may take long: nobody shall wait for them who is only to be told. */
 static void run_errands(engine *e, errand *list, bool refuse) {
+    if (list) engine_tell(e);
     while (list) {
         errand *next = list->next;
         list->is_refused = refuse;
@@ -133,6 +135,7 @@ static bool run_step(engine *e) {
     const uint64_t new_before = e->counts.new_tokens;
     e->step.t_begin = clock_now();
     if (!engine_choose(e)) {
+        engine_tell(e);
         const bool was_stuck = !e->n_running && e->n_waiting;
         end_stuck(e);
         return was_stuck || !is_paused(e);

@@ -121,6 +121,8 @@ void engine_list_picks(engine *e);
 const float *engine_logits(engine *e, pick *p);
 void engine_sample(engine *e);
 void engine_emit(engine *e);
+/* Wakes the readers whom engine_emit has left for later. */
+void engine_tell(engine *e);
 
 /* ---- shared by them ---- */
 

@@ -188,6 +188,7 @@ void engine_prepare(void *context) {
     engine *e = context;
     digests *d = &e->digests;
     int n_masks = 0;
+    engine_tell(e);
     for (int i = 0; i < e->step.n_picks; i++) n_masks += e->step.picks[i].job->n_filters > 0;
     do_all(e, prepare_one, n_masks);
     digests_begin(d, e->step.in.n_logit_rows);

@@ -28,6 +28,7 @@ static qp_status compute(engine *e, qp_error *err) {
     e->digests.step.context = e;
     const bool fits = e->digests.dev && in->n_logit_rows && in->n_logit_rows <= e->digests.n_rows;
     in->digest = fits && !e->step.n_score_rows ? &e->digests.step : NULL;
+    if (!in->digest) engine_tell(e);
     return model_step(e->model, in, e->logits, err);
 }
 

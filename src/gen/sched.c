@@ -155,6 +155,7 @@ static void preempt(engine *e, job *j) {
     close_chains(j);
     leave_running(e, j);
     j->is_running = false;
+    mailbox_tell(&j->mailbox); /* it is none of those who run */
     j->end.stats.preempted++;
     e->counts.jobs_preempted++;
     e->n_releases++;

@@ -461,9 +461,8 @@ static void fetch_logits(forward *f, const float *from, float *to, int first, in
 /* What was asked of the rows, in the order in which it is needed. */
 static void fetch_digests(forward *f, const step_input *in, float *logits) {
     const step_digest *g = in->digest;
-    const size_t n = (size_t)in->n_logit_rows;
-    f->dev->ops->download(f->dev, g->heads_here, g->heads, n * sizeof *g->heads);
-    if (g->wants_bodies) f->dev->ops->download(f->dev, g->bodies_here, g->bodies, n * sizeof *g->bodies);
+    const size_t each = sizeof *g->heads + (g->wants_bodies ? sizeof *g->bodies : 0);
+    f->dev->ops->download(f->dev, g->heads_here, g->heads, (size_t)in->n_logit_rows * each);
     for (int first = 0, end; first < in->n_logit_rows; first = end) {
         for (end = first; end < in->n_logit_rows && g->wants_row[end] == g->wants_row[first];) end++;
         if (g->wants_row[first]) fetch_logits(f, g->rows, logits, first, end - first);

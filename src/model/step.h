@@ -8,7 +8,7 @@
 typedef struct step_digest {
     float *rows, *changed; /* device memory [n_logit_rows][vocabulary]: where the rows stay, and scratch */
     digest_head *heads;    /* device memory [n_logit_rows] */
-    digest_body *bodies;   /* likewise */
+    digest_body *bodies;   /* likewise, right behind them */
     /* Called while the device works on the layers: fills what follows. */
     void (*prepare)(void *context);
     void *context;
@@ -17,7 +17,7 @@ typedef struct step_digest {
     bool *wants_row;          /* [n_logit_rows]: comes as a whole, too */
     bool wants_bodies;        /* some order wants more than the best */
     digest_head *heads_here;  /* [n_logit_rows]: what came */
-    digest_body *bodies_here; /* likewise, if wanted */
+    digest_body *bodies_here; /* likewise, right behind them, if wanted */
 } step_digest;
 
 typedef struct step_input {
