@@ -14,7 +14,6 @@ if(QUIPU_CUDA STREQUAL ON OR (QUIPU_CUDA STREQUAL AUTO AND NOT QUIPU_FUZZ AND NO
                DOC "the CUDA compiler")
   if(NVCC)
     file(GLOB kernels CONFIGURE_DEPENDS src/dev/cuda/kernels/*.cu)
-    file(GLOB kernel_headers CONFIGURE_DEPENDS src/dev/cuda/kernels/*.cuh)
     set(targets)
     foreach(architecture ${QUIPU_CUDA_ARCHITECTURES})
       list(APPEND targets -gencode arch=compute_${architecture},code=sm_${architecture})
@@ -30,10 +29,9 @@ if(QUIPU_CUDA STREQUAL ON OR (QUIPU_CUDA STREQUAL AUTO AND NOT QUIPU_FUZZ AND NO
       add_custom_command(OUTPUT ${image} ${image}.log VERBATIM
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
         COMMAND sh ${PROJECT_SOURCE_DIR}/tools/nvcc.sh ${image} ${NVCC} -std=c++17 -O3 ${targets} -Xptxas -v -fatbin
-                ${kernel}
-        DEPENDS ${kernel} ${kernel_headers} src/dev/cuda/kargs.h src/dev/cuda/fast_kargs.h
-                src/dev/cuda/digest_kargs.h src/base/digest.h src/dev/cuda/kernels/packed.h
-                src/dev/cuda/program_kargs.h tools/nvcc.sh
+                -MD -MF ${image}.d -MT cuda/${name}.fatbin ${kernel}
+        DEPENDS ${kernel} tools/nvcc.sh
+        DEPFILE ${image}.d
         COMMENT "nvcc ${name}.cu")
       list(APPEND images ${image})
       string(APPEND table "IMAGE(${name}, \"${image}\")\n")
