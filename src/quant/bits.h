@@ -39,10 +39,18 @@ static inline uint64_t bits_spread(uint64_t x, unsigned width) {
     return (x & one) | (x >> width & one) << 8;
 }
 
+/* Asks for the rows that will be wanted soon: they lie kilobytes apart, which no processor sees coming on its own. */
+static inline void bits_fetch_rows(const void *words, size_t first, size_t stride, size_t n, unsigned rows) {
+    enum { AHEAD = 16 };
+    const uintptr_t at = (uintptr_t)words + 4 * (first + AHEAD * stride + n - 1); /* may lie beyond the end */
+    for (unsigned i = 0; i < rows; i++) __builtin_prefetch((const void *)(at + 4 * i * stride));
+}
+
 /* 32 codes of each of n <= 16 neighbouring columns, out of `width` rows of words: codes[column][k]. Eight codes at a
  * time: they never lie in more than two words. */
 static inline void bits_codes(uint8_t codes[QUANT_TILE_ROWS][QUANT_TILE_DEPTH], const void *words, size_t first,
                               size_t stride, size_t n, unsigned width) {
+    bits_fetch_rows(words, first, stride, n, width);
     for (unsigned k = 0; k < QUANT_TILE_DEPTH; k += 8) {
         const unsigned t = k * width, shift = t % 32;
         const size_t row = first + t / 32 * stride, next = shift + 8 * width > 32 ? stride : 0;

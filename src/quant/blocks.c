@@ -14,12 +14,13 @@ static const struct shape {
 #undef X
 };
 
-static void read_part(block_part *out, const quant_matrix *m, int64_t row, int64_t k) {
-    const struct shape *s = &formats[m->type->id];
+static const uint8_t *block_at(const quant_matrix *m, const struct shape *s, int64_t row, int64_t k) {
     const int64_t block = row * (m->n_in / s->weights) + k / s->weights;
-    s->f->read(out, (const uint8_t *)m->parts[0] + (size_t)block * (size_t)s->bytes,
-               (int)(k % s->weights) / QUANT_TILE_DEPTH);
+    return (const uint8_t *)m->parts[0] + (size_t)block * (size_t)s->bytes;
 }
+
+/* Which 32 weights of its block begin with input k. */
+static int part_of(const struct shape *s, int64_t k) { return (int)(k % s->weights) / QUANT_TILE_DEPTH; }
 
 /* 2^(e - 128), also below the normal numbers. */
 static float power(unsigned e) {
@@ -43,11 +44,11 @@ static void unpack_part(float *out, const block_format *f, const block_part *p) 
 }
 
 static void unpack(float *out, const quant_matrix *m, int64_t row) {
-    const block_format *f = formats[m->type->id].f;
+    const struct shape *s = &formats[m->type->id];
     for (int64_t k = 0; k < m->n_in; k += QUANT_TILE_DEPTH) {
         block_part p;
-        read_part(&p, m, row, k);
-        unpack_part(out + k, f, &p);
+        s->f->read(&p, block_at(m, s, row, k), part_of(s, k));
+        unpack_part(out + k, s->f, &p);
     }
 }
 
@@ -66,10 +67,14 @@ static bool run(quant_run *out, const quant_matrix *m, int64_t k) {
 
 static void tile(quant_tile *out, const quant_matrix *m, const quant_run *r, int64_t row, int64_t k) {
     const int64_t left = m->n_out - row, n = left < QUANT_TILE_ROWS ? left : QUANT_TILE_ROWS;
+    const struct shape *s = &formats[m->type->id];
+    const size_t row_bytes = (size_t)(m->n_in / s->weights) * (size_t)s->bytes;
+    const uint8_t *block = block_at(m, s, row, k);
+    const int part = part_of(s, k);
     if (n < QUANT_TILE_ROWS) memset(out, 0, sizeof *out);
-    for (int64_t c = 0; c < n; c++) {
+    for (int64_t c = 0; c < n; c++, block += row_bytes) {
         block_part p;
-        read_part(&p, m, row + c, k);
+        s->f->read(&p, block, part);
         memcpy(out->code[c], p.code, sizeof p.code);
         for (int half = 0; half < 2; half++) {
             out->d[half][c] = p.d;

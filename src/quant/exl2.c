@@ -25,10 +25,13 @@ static int64_t group_rows(const quant_matrix *m, int64_t g) {
 }
 
 /* float16 throughout: (s + 1)^2 is exact, the ceiling / 256 may become subnormal. */
-static uint16_t scale_at(const quant_matrix *m, int64_t g, int64_t column) {
+static float ceiling_of(const quant_matrix *m, int64_t g) {
+    return quant_f16_to_f32(quant_f32_to_f16(bits_f16(m->parts[SCALE_MAX], (size_t)g) / 256));
+}
+
+static uint16_t scale_at(const quant_matrix *m, int64_t g, int64_t column, float ceiling) {
     const uint32_t word = bits_u32(m->parts[SCALE], (size_t)(g * (m->stored_out / 8) + column / 8));
     const float s = (float)((word >> 4 * (column % 8) & 15) + 1);
-    const float ceiling = quant_f16_to_f32(quant_f32_to_f16(bits_f16(m->parts[SCALE_MAX], (size_t)g) / 256));
     return quant_f32_to_f16(s * s * ceiling);
 }
 
@@ -37,7 +40,7 @@ static void unpack(float *out, const quant_matrix *m, int64_t row) {
     for (int64_t g = 0; g < n_groups(m); g++) {
         const unsigned width = width_of(m, g);
         const int64_t rows = group_rows(m, g), first = first_word(m, g) * m->stored_out + row;
-        const float scale = quant_f16_to_f32(scale_at(m, g, row)), zero = (float)(1 << (width - 1));
+        const float scale = quant_f16_to_f32(scale_at(m, g, row, ceiling_of(m, g))), zero = (float)(1 << (width - 1));
         for (int64_t r = 0; r < rows; r++, k++) {
             const uint32_t code = bits_code(m->parts[WEIGHT], (size_t)first, (size_t)m->stored_out, (size_t)r, width);
             out[m->order[k]] = quant_f16_to_f32(quant_f32_to_f16(((float)code - zero) * scale));
@@ -134,19 +137,21 @@ static bool run(quant_run *out, const quant_matrix *m, int64_t k) {
                        .group = (int)size,
                        .scales = QUANT_SCALES_PLAIN,
                        .zero = 1 << (width - 1),
-                       .unit = 1};
+                       .unit = 1,
+                       .first = first};
     return size % QUANT_TILE_DEPTH == 0 && k == begin;
 }
 
 static void tile(quant_tile *out, const quant_matrix *m, const quant_run *r, int64_t row, int64_t k) {
     const int64_t left = m->n_out - row, n = left < QUANT_TILE_ROWS ? left : QUANT_TILE_ROWS;
-    int64_t begin;
-    const int64_t g = find_group(m, k, &begin);
-    const int64_t word = first_word(m, g) + (k - begin) * r->bits / 32;
+    const int64_t word = first_word(m, r->first) + (k - r->begin) * r->bits / 32;
     if (n < QUANT_TILE_ROWS) memset(out, 0, sizeof *out);
     bits_codes(out->code, m->parts[WEIGHT], (size_t)(word * m->stored_out + row), (size_t)m->stored_out, (size_t)n,
                (unsigned)r->bits);
-    for (int64_t c = 0; c < n && k == begin; c++) out->d[0][c] = scale_at(m, g, row + c);
+    if ((k - r->begin) % r->group) return;
+    const int64_t g = r->first + (k - r->begin) / r->group;
+    const float ceiling = ceiling_of(m, g);
+    for (int64_t c = 0; c < n; c++) out->d[0][c] = scale_at(m, g, row + c, ceiling);
 }
 
 const quant_type quant_exl2 = {

@@ -84,6 +84,7 @@ typedef struct quant_run {
     int zero;             /* SCALES_PLAIN, _SUPER and _POWER */
     const uint8_t *table; /* [16], or NULL */
     float unit;           /* multiplies every d and dmin */
+    int64_t first;        /* for the format itself: which of its groups begins the run */
 } quant_run;
 
 /* 16 rows x 32 inputs. Scales [half][row]: the second half counts where groups are of 16 inputs. They are those of the

@@ -82,44 +82,47 @@ static cpu_packed *plan_runs(const quant_matrix *m, int n_runs) {
 
 /* ---- codes ---- */
 
-/* Bits [from, from + width) of the codes, `per_line` inputs of each byte's place to a line. */
-static void put_plane(uint8_t *lines, const quant_tile *t, int from, int width) {
-    const int per_line = 8 / width, mask = (1 << width) - 1;
+/* Bits [from, from + width) of the codes, `width` lines of them. Four codes of a column are a word, and bytes of a word
+ * keep to themselves: all widths go word by word. */
+static inline void put_plane(uint8_t *lines, const quant_tile *t, int from, int width) {
+    const uint32_t mask = ((1u << width) - 1) * 0x01010101u;
+    const int per_line = 8 / width;
     for (int c = 0; c < PACK_COLUMNS; c++)
-        for (int j = 0; j < PACK_DEPTH / 4; j++) {
-            uint8_t *to = lines + j / per_line * PACK_LINE + 4 * c;
-            const int shift = j % per_line * width;
-            for (int i = 0; i < 4; i++) to[i] |= (uint8_t)((t->code[c][4 * j + i] >> from & mask) << shift);
-        }
-}
-
-static void put_bytes(uint8_t *lines, const quant_tile *t) {
-    for (int c = 0; c < PACK_COLUMNS; c++)
-        for (int j = 0; j < PACK_DEPTH / 4; j++) memcpy(lines + j * PACK_LINE + 4 * c, &t->code[c][4 * j], 4);
-}
-
-/* Four codes of a column lie in a word; the commonest width goes word by word. */
-static void put_nibbles(uint8_t *lines, const quant_tile *t) {
-    for (int c = 0; c < PACK_COLUMNS; c++)
-        for (int l = 0; l < PACK_DEPTH / 8; l++) {
-            uint32_t low, high;
-            memcpy(&low, &t->code[c][8 * l], 4);
-            memcpy(&high, &t->code[c][8 * l + 4], 4);
-            low = (low & 0x0F0F0F0F) | (high & 0x0F0F0F0F) << 4;
-            memcpy(lines + l * PACK_LINE + 4 * c, &low, 4);
+        for (int l = 0; l < width; l++) {
+            uint32_t word = 0;
+            for (int i = 0; i < per_line; i++) {
+                uint32_t four;
+                memcpy(&four, &t->code[c][4 * (l * per_line + i)], sizeof four);
+                word |= (four >> from & mask) << i * width;
+            }
+            memcpy(lines + l * PACK_LINE + 4 * c, &word, sizeof word);
         }
 }
 
 static void put_codes(uint8_t *lines, const quant_tile *t, int bits) {
-    const int low = bits == 3 ? 2 : bits == 5 || bits == 6 ? 4 : bits;
-    memset(lines, 0, (size_t)bits * PACK_LINE);
-    if (low == 8)
-        put_bytes(lines, t);
-    else if (low == 4)
-        put_nibbles(lines, t);
-    else
-        put_plane(lines, t, 0, low);
-    if (bits > low) put_plane(lines + low * PACK_LINE, t, low, bits - low);
+    switch (bits) { /* every width a loop of its own, its numbers known */
+    case 2:
+        put_plane(lines, t, 0, 2);
+        break;
+    case 3:
+        put_plane(lines, t, 0, 2);
+        put_plane(lines + 2 * PACK_LINE, t, 2, 1);
+        break;
+    case 4:
+        put_plane(lines, t, 0, 4);
+        break;
+    case 5:
+        put_plane(lines, t, 0, 4);
+        put_plane(lines + 4 * PACK_LINE, t, 4, 1);
+        break;
+    case 6:
+        put_plane(lines, t, 0, 4);
+        put_plane(lines + 4 * PACK_LINE, t, 4, 2);
+        break;
+    case 8:
+        put_plane(lines, t, 0, 8);
+        break;
+    }
 }
 
 /* ---- scales ---- */
