@@ -6,11 +6,12 @@
 
 Builds and fetches nothing: llama-batched-bench is taken from FOLDER, or from PATH. Without it quipu runs alone, and
 that is told. Weights are random, in the shape of TinyLlama 1.1B; files are written into --files once and kept
-(temporary otherwise). Formats: q4_0, q4_k_m, q8_0, f16 as GGUF files for both; exl2-2.5, exl2-3.0 and exl2-4.0 as
-folders for quipu, beside the peer's q4_k_m. Tests: decode (32 new tokens), depth (16 behind 4,096), prompt (512
-tokens), batch (16 sequences, 16 new tokens each). Each round runs quipu, then the peer, so that a busy machine slows
-both. Prints one JSON object for each pair: medians in tokens/s, the median of the rounds' ratios, the least and the
-greatest; of quipu also the share of the machine's limit that was measured in the same run.
+(temporary otherwise). Formats: q4_0, q4_k_m, q8_0, f16 as GGUF files for both; exl2-2.5, exl2-3.0, exl2-4.0 and gptq
+(4 bits, groups of 128, the output matrix in float16, as its writers leave it) as folders for quipu, beside the peer's
+q4_k_m. Tests: decode (32 new tokens), depth (16 behind 4,096), prompt (512 tokens), batch (16 sequences, 16 new tokens
+each). Each round runs quipu, then the peer, so that a busy machine slows both. Prints one JSON object for each pair:
+medians in tokens/s, the median of the rounds' ratios, the least and the greatest; of quipu also the share of the
+machine's limit that was measured in the same run.
 """
 import argparse
 import json
@@ -29,8 +30,9 @@ KV = HIDDEN // HEADS * KV_HEADS
 # name: number in GGUF, values of a block, bytes, where its float16 scales stand
 TYPES = {"f32": (0, 1, 4, ()), "f16": (1, 1, 2, (0,)), "q4_0": (2, 32, 18, (0,)), "q8_0": (8, 32, 34, (0,)),
          "q4_k": (12, 256, 144, (0, 2)), "q6_k": (14, 256, 210, (208,))}
-FORMATS = ("q4_0", "q4_k_m", "q8_0", "f16", "exl2-2.5", "exl2-3.0", "exl2-4.0")
+FORMATS = ("q4_0", "q4_k_m", "q8_0", "f16", "exl2-2.5", "exl2-3.0", "exl2-4.0", "gptq")
 TESTS = {"decode": (0, 32, 1, 0), "depth": (0, 16, 1, 4096), "prompt": (512, 0, 1, 0), "batch": (0, 16, 16, 0)}
+GROUP = 128  # inputs that share a scale in a folder
 POOL = 1 << 20  # bytes of random blocks, written again and again
 
 
@@ -145,7 +147,7 @@ def write_gguf(path, mix, layers):
             file.write(bytes(-n % 32))
 
 
-# ---- EXL2 ----
+# ---- folders ----
 
 def widths(bits, n_in):
     """(bits, inputs) of the parts of a matrix, the widest first; 2.5: half of the inputs have 3, the others 2."""
@@ -156,13 +158,13 @@ def widths(bits, n_in):
     return [(low + 1, more), (low, n_in - more)]
 
 
-def exl2_tensors(key, bits, n_out, n_in, rng, group=128):
+def exl2_tensors(key, bits, n_out, n_in, rng):
     """Name, kind, shape and bytes of the tensors of one matrix."""
     groups, first = [], 0
     for width, inputs in widths(bits, n_in):
-        for _ in range(inputs // group):
+        for _ in range(inputs // GROUP):
             groups += [width, first]
-            first += group * width // 32
+            first += GROUP * width // 32
     n_groups = len(groups) // 2
     yield f"{key}.q_weight", "I32", (first, n_out), None
     yield f"{key}.q_scale", "I32", (n_groups, n_out // 8), rng.randbytes(n_groups * n_out // 2)
@@ -171,13 +173,41 @@ def exl2_tensors(key, bits, n_out, n_in, rng, group=128):
     yield f"{key}.q_invperm", "I32", (n_in,), struct.pack(f"<{n_in}i", *range(n_in))
 
 
-def write_exl2(folder, bits, layers):
+def gptq_tensors(key, n_out, n_in):
+    """The same for GPTQ's 4 bits: symmetric, so each zero is 8, of which the first version stores 7."""
+    n_groups = n_in // GROUP
+    yield f"{key}.qweight", "I32", (n_in // 8, n_out), None
+    yield f"{key}.qzeros", "I32", (n_groups, n_out // 8), bytes([0x77]) * (n_groups * n_out // 2)
+    yield f"{key}.scales", "F16", (n_groups, n_out), half(0.002) * (n_groups * n_out)
+    yield f"{key}.g_idx", "I32", (n_in,), struct.pack(f"<{n_in}i", *(i // GROUP for i in range(n_in)))
+
+
+def quantised(mix, name, n_out, n_in, rng):
+    """The tensors of a matrix; as they come in the folders of either format."""
+    if name == "model.embed_tokens" or (mix == "gptq" and name == "lm_head"):
+        yield f"{name}.weight", "F16", (n_out, n_in), None
+    elif mix == "gptq":
+        yield from gptq_tensors(name, n_out, n_in)
+    else:
+        yield from exl2_tensors(name, 6 if name == "lm_head" else exl2_bits(mix), n_out, n_in, rng)
+
+
+def exl2_bits(mix):
+    return float(mix.removeprefix("exl2-"))
+
+
+def quantisation(mix):
+    """What the config says of it."""
+    if mix == "gptq":
+        return {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": False, "sym": True}
+    return {"quant_method": "exl2", "version": "0.3.2", "bits": exl2_bits(mix), "head_bits": 6}
+
+
+def write_folder(folder, mix, layers):
     rng = random.Random(1)
-    tensors = [("model.embed_tokens.weight", "F16", (VOCABULARY, HIDDEN), None)]
-    tensors += [(name + ".weight", "F16", (HIDDEN,), half(1) * HIDDEN) for _, name in norms(layers)]
+    tensors = [(name + ".weight", "F16", (HIDDEN,), half(1) * HIDDEN) for _, name in norms(layers)]
     for _, name, n_out, n_in in matrices(layers):
-        if name != "model.embed_tokens":
-            tensors += exl2_tensors(name, 6 if name == "lm_head" else bits, n_out, n_in, rng)
+        tensors += quantised(mix, name, n_out, n_in, rng)
     header, at = {}, 0
     for name, kind, shape, _ in tensors:
         n = (shape[0] * (shape[1] if len(shape) > 1 else 1)) * (4 if kind == "I32" else 2)
@@ -186,7 +216,7 @@ def write_exl2(folder, bits, layers):
     described = json.dumps(header).encode()
     described += b" " * (-len(described) % 8)
     pools = {"F16": pool_of("f16", rng), "I32": rng.randbytes(POOL)}
-    with open(folder / "output.safetensors", "wb") as file:
+    with open(folder / "model.safetensors", "wb") as file:
         file.write(struct.pack("<Q", len(described)) + described)
         for name, kind, _, data in tensors:
             begin, end = header[name]["data_offsets"]
@@ -196,20 +226,24 @@ def write_exl2(folder, bits, layers):
               "num_key_value_heads": KV_HEADS, "vocab_size": VOCABULARY, "max_position_embeddings": 8192,
               "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False,
               "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float16",
-              "quantization_config": {"quant_method": "exl2", "version": "0.3.2", "bits": bits, "head_bits": 6}}
+              "quantization_config": quantisation(mix)}
     (folder / "config.json").write_text(json.dumps(config, indent=1))
+
+
+def is_folder(mix):
+    return mix.startswith("exl2") or mix == "gptq"
 
 
 def model_of(files, name, layers):
     """The path of a model, written unless it is there."""
-    path = files / (f"{name}-{layers}" + ("" if name.startswith("exl2") else ".gguf"))
+    path = files / (f"{name}-{layers}" + ("" if is_folder(name) else ".gguf"))
     if path.exists():
         return path
     making = files / (path.name + ".part")
-    if name.startswith("exl2"):
+    if is_folder(name):
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir()
-        write_exl2(making, float(name.removeprefix("exl2-")), layers)
+        write_folder(making, name, layers)
     else:
         write_gguf(making, name, layers)
     making.rename(path)
@@ -296,7 +330,7 @@ def main():
         os.makedirs(files, exist_ok=True)
         for name in args.formats:
             model = model_of(files, name, args.layers)
-            beside = model_of(files, "q4_k_m", args.layers) if peer and name.startswith("exl2") else model
+            beside = model_of(files, "q4_k_m", args.layers) if peer and is_folder(name) else model
             for test in args.tests:
                 figures = compare(args.quipu, peer, model, beside, test, args.rounds, args.threads)
                 what = {"format": name, "test": test, "threads": args.threads, "rounds": args.rounds}
