@@ -25,7 +25,8 @@ typedef struct cpu_matmul_block {
     float *out;        /* of row 0, column 0 */
     int64_t out_stride;
     bool add;
-    void *scratch; /* of this worker, scratch_bytes of it */
+    bool one_stream; /* the device's */
+    void *scratch;   /* of this worker, scratch_bytes of it */
     /* Gated products: `gate` gets n values of this one's and of up's, and what it makes of them goes to `out`. */
     const dev_weight *up; /* NULL: not gated */
     const float *up_bias;
@@ -167,6 +168,8 @@ typedef struct cpu_level {
 const cpu_level *cpu_level_at(int index);
 /* The level of that name, or the best one for NULL; QP_BAD_ARGUMENT names those that this machine has. */
 qp_status cpu_level_find(int *index, const char *name, const cpu_features *features, qp_error *err);
+/* Whether the processor fetches one stream faster by itself than several that it is told about ahead. */
+bool cpu_level_one_stream(const cpu_features *features);
 
 /* ---- the device ---- */
 
@@ -183,6 +186,7 @@ typedef struct cpu_device {
     cpu_matmul_ops matmul;
     cpu_row_ops row;
     cpu_attend_ops attend;
+    bool one_stream;  /* packed weights of one row are read in the order in which they lie */
     uint8_t *scratch; /* [threads][scratch_bytes] */
     size_t scratch_bytes;
     uint8_t *packed; /* activations as the matrix kernels want them */

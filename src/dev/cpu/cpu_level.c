@@ -7,6 +7,7 @@
 #include <string.h>
 
 static bool has_all(const cpu_features *f) { return true; }
+static bool is_amd(const cpu_features *f) { return !strcmp(f->vendor, "AuthenticAMD"); }
 #if defined(__x86_64__)
 static bool has_avx2(const cpu_features *f) { return f->avx2 && f->fma && f->f16c && f->bmi2; }
 static bool has_avxvnni(const cpu_features *f) { return has_avx2(f) && f->avxvnni; }
@@ -16,7 +17,6 @@ static bool has_avx512(const cpu_features *f) {
 static bool has_avx512vnni(const cpu_features *f) { return has_avx512(f) && f->avx512vnni; }
 static bool has_avx512bf16(const cpu_features *f) { return has_avx512(f) && f->avx512bf16; }
 static bool has_amx(const cpu_features *f) { return has_avx512(f) && f->amx_tile && f->amx_bf16; }
-static bool is_amd(const cpu_features *f) { return !strcmp(f->vendor, "AuthenticAMD"); }
 #elif defined(__aarch64__)
 static bool has_neon(const cpu_features *f) { return f->neon; }
 static bool has_dotprod(const cpu_features *f) { return f->neon && f->dotprod; }
@@ -81,3 +81,5 @@ qp_status cpu_level_find(int *index, const char *name, const cpu_features *featu
         if (levels[i].usable(features) && (!levels[i].preferred || levels[i].preferred(features))) *index = i;
     return QP_OK;
 }
+
+bool cpu_level_one_stream(const cpu_features *features) { return is_amd(features); }

@@ -93,6 +93,17 @@ static void check_cuts(device *d, world *w, const dev_weight *weight) {
     }
 }
 
+/* Weights of a row may be read in two orders, whatever this processor likes: no bit may change. */
+static void check_streams(device *d, world *w, const dev_weight *weight) {
+    float whole[MOST_OUT];
+    memcpy(whole, w->out, (size_t)weight->n_out * sizeof *whole);
+    reset(w);
+    cpu_of(d)->one_stream = !cpu_of(d)->one_stream;
+    multiply(d, w, weight, 0, 1);
+    cpu_of(d)->one_stream = !cpu_of(d)->one_stream;
+    assert_memory_equal(w->out, whole, (size_t)weight->n_out * sizeof *whole);
+}
+
 static void check_weight(device *d, world *w, bool packed) {
     dev_weight weight;
     qp_error err;
@@ -103,6 +114,7 @@ static void check_weight(device *d, world *w, bool packed) {
     multiply(d, w, &weight, 0, w->n_rows);
     check_values(d, w, weight.packed ? "packed" : "unpacked");
     check_cuts(d, w, &weight);
+    check_streams(d, w, &weight);
     d->ops->weight_close(d, &weight);
 }
 
