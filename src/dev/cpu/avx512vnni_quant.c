@@ -1,10 +1,11 @@
 /* avx512vnni_quant.c — whole-number weights in 512-bit registers, four products and their sum per instruction.
  *
- * Few rows are quant_matmul.inc's; the instruction itself broadcasts activations from memory. Of more rows four pass
- * over three tiles together, so that an activation is broadcast once for 48 columns and a line of codes read once for
- * four rows. The tricky thing is that all of it must stay in registers: 12 sums of whole numbers, which is what two
- * units with 5 cycles each need in order not to wait, and 12 of floats. Floats that go through memory at every group
- * wait for addresses that look alike (4 KiB apart), and the chunk no longer fits the first cache.
+ * Few rows are quant_matmul.inc's, up to 16 quant_tall.inc's; the instruction itself broadcasts activations from
+ * memory. Of more rows four pass over three tiles together, so that an activation is broadcast once for 48 columns and
+ * a line of codes read once for four rows. The tricky thing is that all of it must stay in registers: 12 sums of whole
+ * numbers, which is what two units with 5 cycles each need in order not to wait, and 12 of floats. Floats that go
+ * through memory at every group wait for addresses that look alike (4 KiB apart), and the chunk no longer fits the
+ * first cache.
  */
 #include "avx512_quant.h"
 #include "cpu.h"
@@ -40,6 +41,7 @@ static inline ivec dots_end(const dots *sum) { return *sum; }
 
 #include "quant_terms.inc"
 #include "quant_matmul.inc"
+#include "quant_tall.inc"
 #include "quant_unpack.inc"
 
 /* ---- more rows ---- */
@@ -150,20 +152,27 @@ static void group_rows(const rows_job *j, const quant_run *run, float *const *pa
 #include "quant_panel.inc"
 
 static void run(const cpu_matmul_block *b) {
-    if (b->n_packed <= MOST_ROWS)
+    if (b->n_packed > TALLEST)
+        run_panels(b);
+    else if (b->n_rows < TALLEST / 2)
         run_stream(b);
     else
-        run_panels(b);
+        run_tall(b);
+}
+
+static size_t room(int64_t n_in) {
+    const size_t panels = scratch_bytes(n_in), starts = starts_bytes(n_in);
+    return panels > starts ? panels : starts;
 }
 
 static const cpu_matmul_kernel kernel_grouped = {
-    .stream_rows = MOST_ROWS,
+    .stream_rows = TALLEST,
     .stream_step = PACK_COLUMNS,
     .row_step = GROUP_ROWS,
     .panel = BLOCK_COLUMNS,
     .packed_bytes = packed_bytes,
     .pack = pack,
-    .scratch_bytes = scratch_bytes,
+    .scratch_bytes = room,
     .run = run,
     .pack_ordered = pack_ordered,
 };
