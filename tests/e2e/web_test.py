@@ -118,7 +118,8 @@ class Chatting(PageKit):
         self.set(max_tokens=1900, ban_eos_token=True, loop_detect_window=0)
         for how in ("key", "button"):
             self.say("Tell me a very long story")
-            wait_until(lambda: any(j["generated"] > 3 for j in self.jobs()), 60)
+            wait_until(self.jobs, 60)
+            wait_until(lambda: len(self.answer()) > 3, 60)
             if how == "key":
                 self.page.press("#prompt", "Escape")
             else:
