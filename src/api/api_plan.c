@@ -25,12 +25,13 @@ static json_t *list_shares(const model *m) {
     json_t *rows = json_array();
     for (int i = 0; i < m->split.n; i++) {
         const memory_plan *p = &m->memory[i];
-        json_array_append_new(
-            rows, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:b}", "device", m->split.dev[i]->name, "first_layer",
-                            m->split.first[i], "layers", m->split.first[i + 1] - m->split.first[i], "memory_bytes",
-                            (json_int_t)p->all, "left_bytes", (json_int_t)p->left, "weight_bytes",
-                            (json_int_t)p->weights, "scratch_bytes", (json_int_t)p->scratch, "cache_bytes",
-                            (json_int_t)memory_plan_cache(p), "fits", memory_plan_cache(p) > 0));
+        json_array_append_new(rows, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:b}", "device",
+                                              m->split.dev[i]->name, "first_layer", m->split.first[i], "layers",
+                                              m->split.first[i + 1] - m->split.first[i], "memory_bytes",
+                                              (json_int_t)p->all, "left_bytes", (json_int_t)p->left, "weight_bytes",
+                                              (json_int_t)p->weights, "scratch_bytes", (json_int_t)p->scratch,
+                                              "reserve_bytes", (json_int_t)p->reserve, "cache_bytes",
+                                              (json_int_t)memory_plan_cache(p), "fits", memory_plan_cache(p) > 0));
     }
     return rows;
 }
@@ -48,13 +49,15 @@ static json_t *describe(const model *m) {
         all.left += p->left;
         all.weights += p->weights;
         all.scratch += p->scratch;
+        all.reserve += p->reserve;
         cache += memory_plan_cache(p);
         fits = fits && memory_plan_cache(p) > 0;
     }
-    json_t *document = json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "device", name, "has_own_memory", true,
-                                 "memory_bytes", (json_int_t)all.all, "left_bytes", (json_int_t)all.left,
-                                 "weight_bytes", (json_int_t)all.weights, "scratch_bytes", (json_int_t)all.scratch,
-                                 "cache_bytes", (json_int_t)cache, "fits", fits, "cache", list_caches(m));
+    json_t *document =
+        json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "device", name, "has_own_memory", true, "memory_bytes",
+                  (json_int_t)all.all, "left_bytes", (json_int_t)all.left, "weight_bytes", (json_int_t)all.weights,
+                  "scratch_bytes", (json_int_t)all.scratch, "reserve_bytes", (json_int_t)all.reserve, "cache_bytes",
+                  (json_int_t)cache, "fits", fits, "cache", list_caches(m));
     if (document && m->split.n > 1) json_object_set_new(document, "devices", list_shares(m));
     return document;
 }

@@ -25,11 +25,10 @@ static void list_there(digests *d, piece out[PIECES]) {
     out[2] = (piece){(void **)&d->answers, rows * HEADED_BYTES};
 }
 
-static bool has_room(const digests *d, const piece *pieces) {
-    uint64_t left, all, wanted = 0;
+static bool has_room(const digests *d) {
+    uint64_t left, all;
     d->dev->ops->room(d->dev, &left, &all);
-    for (int i = 0; i < PIECES; i++) wanted += pieces[i].bytes;
-    return wanted <= left;
+    return step_digest_bytes(d->n_rows, d->width) <= left;
 }
 
 static void give_there(digests *d) {
@@ -44,7 +43,7 @@ static void give_there(digests *d) {
 static bool take_there(digests *d) {
     piece pieces[PIECES];
     list_there(d, pieces);
-    if (!has_room(d, pieces)) return false;
+    if (!has_room(d)) return false;
     for (int i = 0; i < PIECES; i++)
         if (d->dev->ops->take(d->dev, pieces[i].at, pieces[i].bytes, NULL) != QP_OK) return give_there(d), false;
     return true;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { BLOCK_BYTES = 2 << 20, SMALL_BYTES = 1 << 20 }; /* smaller pieces share blocks */
+enum { RESERVE_PART = 8 };                             /* digests are worth that part of a cache, not more */
 
 static uint64_t granted(uint64_t bytes) {
     return bytes <= SMALL_BYTES ? bytes : (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
@@ -73,6 +74,18 @@ static void plan_scratch(memory_plan *out, const dev_split *split, int i, const 
     if (out->limit && out->limit < out->left) out->left = out->limit;
 }
 
+/* What the model itself leaves. */
+static uint64_t left_over(const memory_plan *p) {
+    const uint64_t model = p->weights + p->scratch;
+    return p->left > model ? p->left - model : 0;
+}
+
+static void plan_reserve(memory_plan *out, const device *dev, const model_shape *shape) {
+    if (!dev->ops->digest) return;
+    const uint64_t wanted = step_digest_bytes(dev->logit_rows, shape->vocabulary), most = left_over(out) / RESERVE_PART;
+    out->reserve = wanted < most ? wanted : most;
+}
+
 /* All devices are taken to keep weights as the first does; what does not fit then is found when each is asked. */
 static qp_status cut_layers(dev_split *split, const memory_plan *plans, const split_wish *wish, const uint64_t *bytes,
                             const model_shape *shape, qp_error *err) {
@@ -107,6 +120,7 @@ static qp_status plan_all(memory_plan *out, dev_split *split, const split_wish *
         if (i) ERR_TRY(add_all(a, arch, err));
         out[i].weights = sum_of_share(a->bytes, split, i, shape->n_layers);
     }
+    plan_reserve(&out[split->n - 1], split->dev[split->n - 1], shape);
     return QP_OK;
 }
 
@@ -127,10 +141,7 @@ qp_status memory_plan_make(memory_plan *out, dev_split *split, const split_wish 
 
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
-uint64_t memory_plan_cache(const memory_plan *p) {
-    const uint64_t model = p->weights + p->scratch;
-    return p->left > model ? p->left - model : 0;
-}
+uint64_t memory_plan_cache(const memory_plan *p) { return left_over(p) - p->reserve; }
 
 /* Bytes of a page that lie on one device. */
 static uint64_t page_share(const dev_split *split, int i, size_t page_bytes) {
@@ -163,7 +174,7 @@ qp_status memory_check(const memory_plan *plans, const dev_split *split, qp_erro
     for (int i = 0; i < split->n; i++) {
         const memory_plan *p = &plans[i];
         char layers[48] = "", others[256];
-        if (!p->all || memory_plan_cache(p)) continue;
+        if (!p->all || left_over(p)) continue;
         if (split->n > 1) snprintf(layers, sizeof layers, "%d layers, ", split->first[i + 1] - split->first[i]);
         tell_others(others, sizeof others, plans, split, i);
         return err_set(err, QP_NO_MEMORY, 0,

@@ -20,6 +20,12 @@ typedef struct step_digest {
     digest_body *bodies_here; /* likewise, right behind them, if wanted */
 } step_digest;
 
+/* Device memory of digests of up to n_rows rows: the rows, scratch, heads and bodies. */
+static inline uint64_t step_digest_bytes(int n_rows, int vocabulary) {
+    const uint64_t row = 2 * (uint64_t)vocabulary * sizeof(float) + sizeof(digest_head) + sizeof(digest_body);
+    return (uint64_t)n_rows * row;
+}
+
 typedef struct step_input {
     int n_rows;
     const int32_t *ids; /* [n_rows] */

@@ -153,7 +153,9 @@ class IsFull(Case):
                               capture_output=True, text=True, timeout=120, check=True)
         plan = json.loads(done.stdout)["plan"]
         self.assertTrue(plan["fits"])
-        self.assertEqual(plan["cache_bytes"], plan["left_bytes"] - plan["weight_bytes"] - plan["scratch_bytes"])
+        self.assertEqual(plan["cache_bytes"], plan["left_bytes"] - plan["weight_bytes"] - plan["scratch_bytes"]
+                         - plan["reserve_bytes"])
+        self.assertGreater(plan["reserve_bytes"], 0)
         for row in plan["cache"]:
             self.assertEqual(row["tokens"], plan["cache_bytes"] // row["page_bytes"] * 256)
 

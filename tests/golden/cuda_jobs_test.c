@@ -5,6 +5,7 @@
  * (default: few, as the emulated GPU is slow): on a GPU, `cuda_jobs_test 20000`. */
 #include "cuda_harness.h"
 #include "model/model.h"
+#include "gen/seq.h"
 #include <quipu.h>
 #include "base/rng.h"
 #include <dlfcn.h>
@@ -81,6 +82,43 @@ static void too_little_is_said_first(void **state) {
         model_close(m);
         assert_int_equal(emulator.live(), 0);
     }
+    emulator.memory((size_t)1 << 30);
+}
+
+/* How many pieces of memory a generator with a cache of so many pages takes. */
+static int64_t pieces_beside(qp_model *m, uint64_t pages) {
+    const qp_generator_options g = {.size = sizeof g, .cache_tokens = pages * DEV_PAGE_TOKENS};
+    const int64_t before = emulator.live();
+    qp_generator *gen;
+    qp_error err;
+    if (qp_generator_new(&gen, m, &g, &err) != QP_OK) fail_msg("%llu pages: %s", (unsigned long long)pages, err.text);
+    const int64_t pieces = emulator.live() - before;
+    qp_generator_free(gen);
+    return pieces;
+}
+
+/* A cache of as much as the plan says leaves room for what a generator takes beside it; a larger one is made, too. */
+static void the_planned_cache_leaves_the_reserve(void **state) {
+    const qp_model_options o = {.size = sizeof o, .device = "cuda", .precision = QP_PRECISION_FAST};
+    model_options inner = {.device = cuda_test_options(1, false), .plan_only = true};
+    inner.device.kind = "cuda";
+    if (!emulator.library) HARNESS_SKIP("a GPU's driver does not say what was taken");
+    emulator.memory((size_t)96 << 20);
+    model *planned;
+    qp_model *m;
+    qp_error err;
+    size_t page;
+    if (model_synthesize(&planned, "tiny", "bf16", 7, &inner, &err) != QP_OK) fail_msg("%s", err.text);
+    const store_shape shape = seq_store_shape(&planned->shape, KV_F16);
+    assert_true(store_page_bytes(&shape, &page));
+    const uint64_t pages = memory_plan_pages(planned->memory, &planned->split, page),
+                   reserve = planned->memory[0].reserve / page;
+    assert_true(reserve > 1);
+    model_close(planned);
+    if (qp_model_synthesize(&m, "tiny", "bf16", 7, &o, &err) != QP_OK) fail_msg("%s", err.text);
+    assert_int_equal(pieces_beside(m, pages), pieces_beside(m, 1));
+    assert_true(pieces_beside(m, pages + reserve) < pieces_beside(m, 1));
+    qp_model_close(m);
     emulator.memory((size_t)1 << 30);
 }
 
@@ -172,6 +210,7 @@ int main(int argc, char **argv) {
     if (!find_gpu()) return puts("SKIP: no GPU, and no C++ compiler for an emulated one"), 77;
     if (argc > 1) n_jobs = atoi(argv[1]);
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_plan_is_kept), cmocka_unit_test(too_little_is_said_first),
+                                       cmocka_unit_test(the_planned_cache_leaves_the_reserve),
                                        cmocka_unit_test(jobs_are_as_if_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
