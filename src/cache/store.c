@@ -31,10 +31,7 @@ bool store_page_bytes(const store_shape *shape, size_t *out) {
 
 static device *device_of(const kv_store *s, int layer) { return s->split.dev[dev_share_of(&s->split, layer)]; }
 
-/* Layers of one device. */
-static size_t share_bytes(const kv_store *s, int i) {
-    return (size_t)(s->split.first[i + 1] - s->split.first[i]) * (s->bytes / (size_t)s->shape.n_layers);
-}
+static size_t share_bytes(const kv_store *s, int i) { return (size_t)dev_split_bytes(&s->split, i, s->bytes); }
 
 static void lend_views(kv_store *s, size_t keys, size_t both) {
     for (int i = 0; i < s->shape.n_layers; i++) {

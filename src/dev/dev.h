@@ -428,6 +428,11 @@ static inline dev_split dev_whole(device *d, int n_layers) {
     return (dev_split){.n = 1, .dev = {d}, .first = {0, n_layers}};
 }
 
+/* Of bytes that all layers take alike, those on device i. */
+static inline uint64_t dev_split_bytes(const dev_split *s, int i, uint64_t all) {
+    return all / (uint64_t)s->first[s->n] * (uint64_t)(s->first[i + 1] - s->first[i]);
+}
+
 /* Which of them has the layer. */
 static inline int dev_share_of(const dev_split *s, int layer) {
     int i = 0;

@@ -143,16 +143,10 @@ static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
 uint64_t memory_plan_cache(const memory_plan *p) { return left_over(p) - p->reserve; }
 
-/* Bytes of a page that lie on one device. */
-static uint64_t page_share(const dev_split *split, int i, size_t page_bytes) {
-    const uint64_t layers = (uint64_t)split->first[split->n];
-    return (uint64_t)page_bytes / layers * (uint64_t)(split->first[i + 1] - split->first[i]);
-}
-
 uint64_t memory_plan_pages(const memory_plan *plans, const dev_split *split, size_t page_bytes) {
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < split->n; i++) {
-        const uint64_t share = page_share(split, i, page_bytes);
+        const uint64_t share = dev_split_bytes(split, i, page_bytes);
         const uint64_t pages = share ? memory_plan_cache(&plans[i]) / share : UINT64_MAX;
         if (pages < least) least = pages;
     }
@@ -200,7 +194,7 @@ qp_status memory_check_cache(const memory_plan *plans, const dev_split *split, u
     int tightest = 0;
     uint64_t fitting = UINT64_MAX, left = 0, all = 0;
     for (int i = 0; i < split->n && plans[0].all; i++) {
-        const uint64_t share = page_share(split, i, page_bytes), here = left_now(&plans[i], split->dev[i], &all);
+        const uint64_t share = dev_split_bytes(split, i, page_bytes), here = left_now(&plans[i], split->dev[i], &all);
         if (!share || here / share >= fitting) continue;
         fitting = here / share;
         tightest = i;
@@ -212,7 +206,7 @@ qp_status memory_check_cache(const memory_plan *plans, const dev_split *split, u
         err, QP_NO_MEMORY, 0,
         "a cache of %llu tokens takes %.1f MiB, %.1f of %.1f MiB are left on %s beside weights of %.1f MiB and "
         "scratch of %.1f MiB: %llu tokens would fit",
-        (unsigned long long)pages * DEV_PAGE_TOKENS, mib(pages * page_share(split, tightest, page_bytes)), mib(left),
-        mib(all), split->dev[tightest]->name, mib(p->weights), mib(p->scratch),
+        (unsigned long long)pages * DEV_PAGE_TOKENS, mib(pages * dev_split_bytes(split, tightest, page_bytes)),
+        mib(left), mib(all), split->dev[tightest]->name, mib(p->weights), mib(p->scratch),
         (unsigned long long)fitting * DEV_PAGE_TOKENS);
 }
