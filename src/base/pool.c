@@ -6,6 +6,12 @@
  * that wakes too late finds the gate closed and has missed nothing: so a run never waits for a core that somebody
  * else is using, only for workers that hold a task.
  *
+ * A worker that does hold one when its core goes to somebody else keeps all others waiting for a slice of time, some
+ * hundred tasks long. It cannot know before, but afterwards: the caller leaves word from when on it thinks a worker
+ * late. And where somebody keeps a core busy, the kernel likes to run caller and worker in turns on another. A worker
+ * that came back late, or found itself on the caller's core, sits out the runs of the next moments; longer and longer
+ * if it is soon of no use again, so that all such waiting together is a small part of the time.
+ *
  * The tricky thing is going to sleep: a worker counts itself among the sleepers *before* it looks at the gate for the
  * last time, the caller looks for sleepers *after* it has opened the gate. In the one order that all threads see
  * (seq_cst) at least one of the two notices the other. The caller waits at the end in the same way. */
@@ -18,11 +24,15 @@
 #include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -38,29 +48,46 @@ static const uint32_t RUNS = 0xFFFFF000u, ENDING = 0x80000000u; /* gate: the las
  * than that. With fewer cores than threads, looking only keeps the others from working. */
 static const double PATIENT = 50e-6, IMPATIENT = 1e-6;
 
+/* A worker is late when the caller waits for it so long, and as long as the caller's own part took. A slice of time is
+ * some milliseconds. */
+static const double LATE = 1e-3;
+
+/* The first rest, the longest, and how long a worker must have computed since one for the next to be a first again. */
+static const double FIRST_REST = 2e-3, MOST_REST = 0.25, ON_TRIAL = 50e-3;
+
 typedef struct worker {
     pool *owner;
     pthread_t thread;
-    int index, cpu; /* cpu -1: not bound */
+    int index, cpu;      /* cpu -1: not bound */
+    long lost;           /* how often its core had gone to somebody else when it last looked */
+    double rest, worked; /* the last rest, and how long it had computed by then */
 } worker;
 
 struct pool {
     int n_threads, n_started;
     double patience;
     worker **workers; /* 1 .. n_threads-1; 0 is the caller and stays NULL */
-    pool_fn *fn;      /* of the present run, as the next two; written only while the gate is shut and nobody inside */
+    pool_fn *fn;      /* of the present run, as the next three; written only while the gate is shut and nobody inside */
     void *context;
     uint64_t n_tasks;
+    int caller_cpu;
     _Alignas(CACHE_LINE) _Atomic uint32_t gate;
     _Alignas(CACHE_LINE) _Atomic uint64_t next_task; /* unsigned: claims beyond the end must not wrap round */
     _Alignas(CACHE_LINE) _Atomic uint32_t sleepers;
-    _Atomic uint32_t caller_sleeps, left_bell;
+    _Atomic uint32_t caller_sleeps, left_bell, ended;
+    _Atomic double late; /* from when on a worker inside is; 0: the caller does not sleep */
 };
 
 /* ---- waiting ---- */
 
 static void futex_sleep(_Atomic uint32_t *word, uint32_t seen) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+/* The same for at most `seconds`, less than one. */
+static void futex_nap(_Atomic uint32_t *word, uint32_t seen, double seconds) {
+    const struct timespec most = {.tv_nsec = (long)(1e9 * seconds)};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &most, NULL, 0);
 }
 
 static void futex_wake(_Atomic uint32_t *word, int n) {
@@ -100,9 +127,11 @@ static uint32_t await_run(pool *p, uint32_t seen) {
     return gate;
 }
 
-/* Returns once nobody is inside. */
-static void await_empty(pool *p) {
+/* Returns once nobody is inside. The caller has done its part since `begun`. */
+static void await_empty(pool *p, double begun) {
+    const double done = clock_now();
     if (!(spin(p, INSIDE, 0, true) & INSIDE)) return;
+    atomic_store(&p->late, done + fmax(LATE, done - begun));
     for (;;) {
         const uint32_t bell = atomic_load(&p->left_bell);
         atomic_store(&p->caller_sleeps, 1);
@@ -110,6 +139,7 @@ static void await_empty(pool *p) {
         futex_sleep(&p->left_bell, bell);
     }
     atomic_store(&p->caller_sleeps, 0);
+    atomic_store(&p->late, 0);
 }
 
 /* ---- a run ---- */
@@ -139,6 +169,41 @@ static void leave(pool *p) {
     futex_wake(&p->left_bell, 1);
 }
 
+static bool is_late(const pool *p) {
+    const double late = atomic_load(&p->late);
+    return late > 0 && clock_now() > late;
+}
+
+static bool shares_core(const pool *p) {
+    const int cpu = sched_getcpu();
+    return cpu >= 0 && cpu == p->caller_cpu;
+}
+
+static double seconds_of(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
+
+/* How long a worker that is about to leave should rest. Late it may also be with a long task, on a core of its own. */
+static double choose_rest(worker *w, bool shares) {
+    struct rusage usage;
+    if ((!shares && !is_late(w->owner)) || getrusage(RUSAGE_THREAD, &usage)) return 0;
+    const bool lost_core = usage.ru_nivcsw != w->lost;
+    w->lost = usage.ru_nivcsw;
+    if (!shares && !lost_core) return 0;
+    const double worked = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+    w->rest = worked - w->worked < ON_TRIAL ? fmin(fmax(2 * w->rest, FIRST_REST), MOST_REST) : FIRST_REST;
+    w->worked = worked;
+    return w->rest;
+}
+
+/* Moves this thread to another core if it may use others; where it goes from there is the kernel's to say. */
+static void change_core(void) {
+    cpu_set_t all, others;
+    const int cpu = sched_getcpu();
+    if (cpu < 0 || sched_getaffinity(0, sizeof all, &all)) return;
+    others = all;
+    CPU_CLR((size_t)cpu, &others);
+    if (!sched_setaffinity(0, sizeof others, &others)) sched_setaffinity(0, sizeof all, &all);
+}
+
 static void bind_thread(int cpu) {
     machine_set only = {0};
     machine_add(&only, cpu);
@@ -146,7 +211,7 @@ static void bind_thread(int cpu) {
 }
 
 static void *work(void *argument) {
-    const worker *self = argument;
+    worker *self = argument;
     pool *p = self->owner;
     char name[16];
     snprintf(name, sizeof name, "quipu-%d", self->index);
@@ -158,7 +223,11 @@ static void *work(void *argument) {
         seen = gate & RUNS;
         if (!enter(p, gate)) continue;
         do_tasks(p, self->index);
+        const bool shared = shares_core(p);
+        const double rest = choose_rest(self, shared);
         leave(p);
+        if (shared) change_core();
+        if (rest > 0) futex_nap(&p->ended, 0, rest);
     }
 }
 
@@ -178,11 +247,13 @@ void pool_run(pool *p, pool_fn *fn, void *context, int64_t n_tasks) {
     p->fn = fn;
     p->context = context;
     p->n_tasks = (uint64_t)n_tasks;
+    p->caller_cpu = sched_getcpu();
     atomic_store_explicit(&p->next_task, 0, memory_order_relaxed);
+    const double begun = clock_now();
     set_gate(p, ((shut + RUN) & RUNS & ~ENDING) | OPEN, p->n_tasks - 1);
     do_tasks(p, 0);
     atomic_fetch_and(&p->gate, ~(uint32_t)OPEN);
-    await_empty(p);
+    await_empty(p, begun);
 }
 
 int pool_threads(const pool *p) { return p->n_threads; }
@@ -239,6 +310,8 @@ qp_status pool_new(pool **out, int n_threads, bool pin, qp_error *err) {
 
 void pool_free(pool *p) {
     if (!p) return;
+    atomic_store(&p->ended, 1);
+    futex_wake(&p->ended, INT_MAX);
     set_gate(p, ENDING, INT_MAX);
     for (int i = 1; i < p->n_started; i++) pthread_join(p->workers[i]->thread, NULL);
     for (int i = 1; p->workers && i < p->n_threads; i++) mem_free(p->workers[i]);

@@ -6,6 +6,7 @@
 #include "mem.h"
 #include "harness.h"
 #include <dirent.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -94,6 +95,124 @@ static void tasks_run_at_the_same_time(void **state) {
         if (round % 10 == 0) usleep(1000);
     }
     pool_free(p);
+}
+
+/* ---- workers that rest ---- */
+
+static const double LEAST_REST = 2e-3;
+
+typedef struct trial {
+    atomic_int present;   /* whether the worker takes part */
+    atomic_int busy, end; /* what the neighbour is to do */
+    double left;          /* when the worker ended its task */
+    int tries, rests;
+} trial;
+
+static void *be_neighbour(void *context) {
+    trial *t = context;
+    while (!atomic_load(&t->end))
+        if (!atomic_load(&t->busy)) usleep(100);
+    return NULL;
+}
+
+static void await_worker(trial *t) {
+    const double end = clock_now() + 20;
+    while (!atomic_load(&t->present) && clock_now() < end) sched_yield();
+}
+
+/* The worker stays until the neighbour has had its core, and far longer than the caller. */
+static void stay_late(void *context, int64_t task, int worker) {
+    trial *t = context;
+    if (!worker) {
+        await_worker(t);
+        return;
+    }
+    atomic_store(&t->present, 1);
+    struct rusage before, now;
+    getrusage(RUSAGE_THREAD, &before);
+    const double least = clock_now() + 10e-3, most = least + 20;
+    do getrusage(RUSAGE_THREAD, &now);
+    while (clock_now() < least || (now.ru_nivcsw == before.ru_nivcsw && clock_now() < most));
+    t->left = clock_now();
+}
+
+/* Both share a core: the worker comes as soon as the caller lets it. */
+static void let_in(void *context, int64_t task, int worker) {
+    trial *t = context;
+    if (worker) {
+        atomic_store(&t->present, 1);
+        t->left = clock_now();
+    } else {
+        await_worker(t);
+    }
+}
+
+/* Time enough for a worker that waits. */
+static void look_around(void *context, int64_t task, int worker) {
+    trial *t = context;
+    if (worker) atomic_store(&t->present, 1);
+    const double end = clock_now() + 10e-6;
+    while (clock_now() < end) sched_yield();
+}
+
+static void be_of_no_use(pool *p, pool_fn *fn, trial *t) {
+    atomic_store(&t->present, 0);
+    atomic_store(&t->busy, 1);
+    pool_run(p, fn, t, 2);
+    atomic_store(&t->busy, 0);
+    assert_int_equal(atomic_load(&t->present), 1);
+}
+
+/* Does the worker sit out the next run? It tells nothing if that took so long that the rest may have ended. */
+static void try_rest(pool *p, pool_fn *fn, trial *t) {
+    be_of_no_use(p, fn, t);
+    atomic_store(&t->present, 0);
+    pool_run(p, look_around, t, 32);
+    if (clock_now() - t->left < LEAST_REST) {
+        t->tries++;
+        t->rests += !atomic_load(&t->present);
+    }
+    const double end = clock_now() + 20;
+    while (!atomic_load(&t->present) && clock_now() < end) pool_run(p, look_around, t, 32);
+    assert_int_equal(atomic_load(&t->present), 1); /* it is back */
+}
+
+static void bind_to(int cpu) {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET((size_t)cpu, &only);
+    assert_int_equal(sched_setaffinity(0, sizeof only, &only), 0);
+}
+
+/* What the machine does besides may keep a worker out of a run as well, or the caller from being done before it: so
+ * most of the tries must go as they should, where the machine lets there be as many. */
+static void check_rests(int caller, int worker, pool_fn *fn) {
+    enum { TRIES = 9 };
+    trial t = {0};
+    pool *p;
+    pthread_t neighbour;
+    bind_to(worker); /* what is made now inherits it */
+    assert_int_equal(pool_new(&p, 2, false, NULL), QP_OK);
+    assert_int_equal(pthread_create(&neighbour, NULL, be_neighbour, &t), 0);
+    bind_to(caller);
+    const double end = clock_now() + 20;
+    while (t.tries < TRIES && clock_now() < end) try_rest(p, fn, &t);
+    be_of_no_use(p, fn, &t);
+    pool_free(p); /* wakes a worker that rests */
+    atomic_store(&t.end, 1);
+    pthread_join(neighbour, NULL);
+    assert_true(t.tries < TRIES || t.rests > TRIES / 2);
+}
+
+static void a_worker_of_no_use_rests(void **state) {
+    cpu_set_t before;
+    int cores[2], n = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    for (int i = 0; i < CPU_SETSIZE && n < 2; i++)
+        if (CPU_ISSET((size_t)i, &before)) cores[n++] = i;
+    check_rests(cores[0], cores[0], let_in);
+    if (n == 2) check_rests(cores[0], cores[1], stay_late);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 static void stop_early(void *context, int64_t task, int worker) {
@@ -204,10 +323,15 @@ static void failing_thread_creation_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_task_runs_once),        cmocka_unit_test(no_wake_up_is_lost),
-        cmocka_unit_test(tasks_run_at_the_same_time), cmocka_unit_test(many_tasks),
-        cmocka_unit_test(pools_come_and_go),          cmocka_unit_test(chooses_and_refuses_sizes),
-        cmocka_unit_test(each_allocation_may_fail),   cmocka_unit_test(failing_thread_creation_is_told),
+        cmocka_unit_test(each_task_runs_once),
+        cmocka_unit_test(no_wake_up_is_lost),
+        cmocka_unit_test(tasks_run_at_the_same_time),
+        cmocka_unit_test(many_tasks),
+        cmocka_unit_test(a_worker_of_no_use_rests),
+        cmocka_unit_test(pools_come_and_go),
+        cmocka_unit_test(chooses_and_refuses_sizes),
+        cmocka_unit_test(each_allocation_may_fail),
+        cmocka_unit_test(failing_thread_creation_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
