@@ -42,9 +42,7 @@ __device__ __forceinline__ void stage_queries(uint32_t to, const k_rope_args &a,
     auto put = [&](int i, int h, float2 v) {
         const float x = __fmul_rn(v.x, by) * scale, y = __fmul_rn(v.y, by) * scale;
         const uint32_t high = pack_half(x, y);
-        asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(to + i * 512 + threadIdx.x % 32 * 16 + h * 8), "r"(high),
-                     "r"(pack_rest(x, y, high))
-                     : "memory");
+        store_shared8(to + i * 512 + threadIdx.x % 32 * 16 + h * 8, high, pack_rest(x, y, high));
     };
 #pragma unroll
     for (int i = 0; i < DIM / 32; i++)
@@ -126,7 +124,7 @@ __device__ __forceinline__ void put_unscaled(const k_decode_args &a, int row, bo
 
 /* Grid: pages, KV heads x blocks of eight query heads (four in a block), spans of one row. */
 template <int DIM> __device__ __forceinline__ void attend_batch(const k_batch_args &b) {
-    extern __shared__ __align__(128) uint8_t shared[];
+    SHARED_MEMORY(shared);
     constexpr int KEYS = PAGE_GROUP * DIM * 2;
     const k_decode_args &a = b.attend;
     let_next_start();

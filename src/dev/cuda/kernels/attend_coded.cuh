@@ -138,7 +138,7 @@ template <int BYTES> __device__ __forceinline__ void fetch_bytes(uint32_t slot, 
 }
 
 template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void attend_coded(const k_decode_args &a) {
-    extern __shared__ __align__(128) uint8_t shared[];
+    SHARED_MEMORY(shared);
     constexpr int KEYS = DIM / 32 * coded_key_block(KEY_BITS), VALUES = DIM / 2 * coded_value_block(VALUE_BITS);
     constexpr int SLOT = KEYS + VALUES, WARP_BYTES = ATTEND_RING * SLOT + PAGE_GROUP * DIM * 4;
     const int shares = a.n_heads / a.n_kv_heads, blocks = (shares + ATTEND_HEADS - 1) / ATTEND_HEADS;

@@ -39,13 +39,11 @@ __device__ __forceinline__ void fetch_group(uint32_t slot, const uint8_t *k, con
 /* What lies in slots that the query does not see may be anything, and nothing times NaN is NaN. */
 template <int DIM> __device__ __forceinline__ void clear_unseen(uint32_t slot, int first, int seen, int pos) {
     const int lane = threadIdx.x % 32;
+    const uint32_t zeros[4] = {0, 0, 0, 0};
     if (first >= seen && first + PAGE_GROUP - 1 <= pos) return;
     for (int i = 0; i < PAGE_GROUP; i++)
         if ((first + i < seen || first + i > pos) && lane < DIM / 8)
-            asm volatile(
-                "st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(slot + PAGE_GROUP * DIM * 2 + i * DIM * 2 + lane * 16),
-                "r"(0)
-                : "memory");
+            store_shared16(slot + PAGE_GROUP * DIM * 2 + i * DIM * 2 + lane * 16, zeros);
     __syncwarp();
 }
 
@@ -200,7 +198,7 @@ __device__ __forceinline__ void put_whole(const k_decode_args &a, int row, int h
 
 /* Grid: pages, KV heads x blocks of eight query heads, spans of one row. */
 template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_args &a) {
-    extern __shared__ __align__(128) uint8_t shared[];
+    SHARED_MEMORY(shared);
     constexpr int SLOT = PAGE_GROUP * DIM * 4;
     const int shares = a.n_heads / a.n_kv_heads, blocks = (shares + ATTEND_HEADS - 1) / ATTEND_HEADS;
     const int kv_head = blockIdx.y / blocks, block = blockIdx.y % blocks;

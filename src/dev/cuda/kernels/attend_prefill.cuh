@@ -130,7 +130,7 @@ __device__ __forceinline__ void store_rows(row_pair<DIM> &r, const k_decode_args
 
 /* Grid: heads, spans of at most 64 rows; the last spans see most and begin first. */
 template <int DIM> __device__ __forceinline__ void attend_prefill(const k_decode_args &a) {
-    extern __shared__ __align__(128) uint8_t shared[];
+    SHARED_MEMORY(shared);
     constexpr int SLOT = PAGE_GROUP * DIM * 4;
     const int head = blockIdx.x, kv_head = head / (a.n_heads / a.n_kv_heads), warp = threadIdx.x / 32;
     let_next_start();
@@ -140,8 +140,7 @@ template <int DIM> __device__ __forceinline__ void attend_prefill(const k_decode
     const int last = span.position + span.n_rows - 1;
     const int begin = first_seen(span.position, a.window, a.chunk) / PREFILL_TOKENS * PREFILL_TOKENS;
     const uint32_t ring = shared_address(shared);
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    const uint64_t policy = evict_last();
     auto fetch = [&](int token, int stage) { /* each warp a group */
                                              const int mine = token + warp * PAGE_GROUP;
                                              if (mine <= last) {

@@ -13,7 +13,7 @@
 
 #include "order.cuh"
 #include "packed.h"
-#include <stdint.h>
+#include "ptx.cuh"
 
 __device__ __forceinline__ uint32_t pick(uint32_t a, uint32_t mask, uint32_t other) { return (a & mask) | other; }
 
@@ -81,44 +81,5 @@ template <> struct Code<8> {
         for (int i = 0; i < 4; i++) a[0][i] = w[i], a[1][i] = w[i + 4];
     }
 };
-
-/* ---- instructions ---- */
-
-__device__ __forceinline__ void mma_digits(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-/* Sixteen inputs only: groups of 16. */
-__device__ __forceinline__ void mma_digits16(int c[4], uint32_t a0, uint32_t a1, uint32_t b) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a0), "r"(a1), "r"(b));
-}
-
-__device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-/* Loads that the compiler may move, so that many are on their way at once. */
-__device__ __forceinline__ uint4 load_shared16(uint32_t a) { return *(const uint4 *)__cvta_shared_to_generic(a); }
-__device__ __forceinline__ uint32_t load_shared4(uint32_t a) { return *(const uint32_t *)__cvta_shared_to_generic(a); }
-__device__ __forceinline__ uint32_t load_shared2(uint32_t a) { return *(const uint16_t *)__cvta_shared_to_generic(a); }
-__device__ __forceinline__ uint64_t evict_first() {
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-/* Weights pass by once: they must not push activations out of the L2 cache. */
-__device__ __forceinline__ void copy_async16(uint32_t to, const void *from, uint64_t policy) {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy)
-                 : "memory");
-}
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> __device__ __forceinline__ void wait_copies() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-__device__ __forceinline__ float max_nan(float a, float b) {
-    float m;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b));
-    return m;
-}
 
 #endif

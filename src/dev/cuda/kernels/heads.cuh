@@ -1,4 +1,4 @@
-/* heads.cuh — what both attention kernels share: fragments of keys and values out of pages, float16 products.
+/* heads.cuh — what both attention kernels share: fragments of keys and values out of pages, numbers as float16.
  *
  * Inside a page keys are [kv_head][16 groups][head_dim][16 tokens], values [kv_head][256][head_dim], so that both are
  * read with transposing loads. Pieces of 16 bytes are exchanged on their way into shared memory, for else the eight
@@ -7,7 +7,6 @@
 #define KERNELS_HEADS_CUH
 
 #include "digits.cuh"
-#include <cuda_fp16.h>
 
 enum { PAGE_TOKENS = 256, PAGE_GROUP = 16 };
 
@@ -17,16 +16,6 @@ template <int DIM> __device__ __forceinline__ int value_at(int token, int piece)
     return token * DIM * 2 + (piece ^ (token & 7)) * 16;
 }
 
-__device__ __forceinline__ void load_transposed(uint32_t r[4], uint32_t at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at));
-}
-__device__ __forceinline__ void mma_half(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 __device__ __forceinline__ uint32_t pack_half(float a, float b) {
     const half2 h = __floats2half2_rn(a, b);
     return *reinterpret_cast<const uint32_t *>(&h);
@@ -35,11 +24,6 @@ __device__ __forceinline__ uint32_t pack_half(float a, float b) {
 __device__ __forceinline__ uint32_t pack_rest(float a, float b, uint32_t high) {
     const float2 h = __half22float2(*reinterpret_cast<const half2 *>(&high));
     return pack_half(a - h.x, b - h.y);
-}
-__device__ __forceinline__ float exp2_fast(float x) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
 }
 
 /* A row's sum over the four neighbouring lanes that have parts of it, and the head's sink. fade: what the row's output

@@ -48,10 +48,10 @@ __device__ __forceinline__ void store_digits(const float v[8], int k, uint32_t d
         lo[i >> 2] |= (uint32_t)(l & 255) << (8 * (i & 3));
     }
     const int in_step = k % 32, at = k / 64 * 64 + k % 64 / 32 * 8 + in_step / 16 * 4 + in_step % 16 / 4 * 16;
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(digits + at), "r"(hi[0]) : "memory");
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(digits + at + 16), "r"(hi[1]) : "memory");
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(digits + low + at), "r"(lo[0]) : "memory");
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(digits + low + at + 16), "r"(lo[1]) : "memory");
+    store_shared4(digits + at, hi[0]);
+    store_shared4(digits + at + 16, hi[1]);
+    store_shared4(digits + low + at, lo[0]);
+    store_shared4(digits + low + at + 16, lo[1]);
 #pragma unroll
     for (int o = 1; o < GROUP / 8; o <<= 1) sum[0] += __shfl_xor_sync(~0u, sum[0], o);
     if (k % GROUP == 0) sums[k / GROUP] = sum[0];
@@ -145,7 +145,7 @@ __device__ __forceinline__ void store_tiles(const packed_args &a, const float *p
 }
 
 template <class UNITS, int NT> __device__ __forceinline__ void matvec(packed_args a) {
-    extern __shared__ __align__(128) uint8_t shared[];
+    SHARED_MEMORY(shared);
     constexpr int GROUP = UNITS::SUM;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int groups = blockDim.x / (32 * PACKED_SLICES), group = warp / PACKED_SLICES,

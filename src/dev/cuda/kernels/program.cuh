@@ -45,7 +45,7 @@ template <class FAMILY> __device__ __forceinline__ void run_program(const k_prog
     copy_words(&stream_of(0), a.streams, a.n_streams * (int)sizeof(program_stream), threadIdx.x, PROGRAM_THREADS);
     if (warp == 0) copy_words(&stage_of(0), a.stages, sizeof(program_stage), lane, 32);
     if (threadIdx.x < PROGRAM_WARPS * PROGRAM_MOST_SLOTS)
-        open_barrier(shared_address(program_shared()) + threadIdx.x * 8);
+        barrier_init(shared_address(program_shared()) + threadIdx.x * 8, 1);
     if (threadIdx.x == 0) {
         state.n_streams = a.n_streams, state.n_slots = a.n_slots;
         state.per_slot = a.per_slot, state.slot_bytes = a.slot_bytes;
@@ -53,7 +53,7 @@ template <class FAMILY> __device__ __forceinline__ void run_program(const k_prog
         state.met = a.met;
         state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.scratch_bytes);
     }
-    show_barriers();
+    barriers_made();
     __syncthreads();
     for (int i = threadIdx.x; i < a.n_streams; i += PROGRAM_THREADS) deal_tiles(&stream_of(i), i);
     __syncthreads();
@@ -76,7 +76,7 @@ template <class FAMILY> __device__ __forceinline__ void run_program(const k_prog
         else
             run_attend<128>(i, now);
         __syncthreads();
-        if (threadIdx.x == 0 && (int)i + 1 < a.n_stages && stage_of(i + 1).waits) arrive(a.met);
+        if (threadIdx.x == 0 && (int)i + 1 < a.n_stages && stage_of(i + 1).waits) add_release(a.met);
     }
     if (threadIdx.x == 0) leave(a.met);
 }

@@ -13,7 +13,7 @@
 
 __device__ __forceinline__ void meet_quad() {
     __syncwarp();
-    asm volatile("bar.sync 1, %0;" ::"n"(ATTEND_WARPS * 32) : "memory");
+    meet_threads<1, ATTEND_WARPS * 32>();
 }
 
 /* What of the cache a warp fetches: its groups of page after page. */
@@ -182,9 +182,7 @@ template <int DIM> __device__ __forceinline__ void share_queries(const attend_ro
         if (g < shares) v = *(const float2 *)(r.heads + g * DIM + 16 * warp + 8 * h + 2 * t);
         pack_query(q + 2 * h, v, scale);
     }
-    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(r.queries + (warp * 32 + lane) * 16), "r"(q[0]),
-                 "r"(q[1]), "r"(q[2]), "r"(q[3])
-                 : "memory");
+    store_shared16(r.queries + (warp * 32 + lane) * 16, q);
 }
 
 /* Pages of all KV heads of all spans are dealt out in that order; the pages of one KV head are done together. */

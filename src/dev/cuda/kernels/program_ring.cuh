@@ -10,26 +10,6 @@
 #include "../program_kargs.h"
 #include "digits.cuh"
 
-__device__ __forceinline__ void open_barrier(uint32_t at) {
-    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(at) : "memory");
-}
-__device__ __forceinline__ void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-__device__ __forceinline__ void await_barrier(uint32_t at, uint32_t parity) {
-    asm volatile(
-        "{\n.reg .pred p;\nAGAIN_%=:\n"
-        "mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra DONE_%=;\nbra AGAIN_%=;\nDONE_%=:\n}" ::"r"(at),
-        "r"(parity)
-        : "memory");
-}
-__device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
-        "%4;" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
-        : "memory");
-}
-
 /* Part and tile of tile v of all. */
 template <class OF> __device__ __forceinline__ int find_tile(int *tile, const OF &of, int v, bool gates) {
     if (gates) {
@@ -46,7 +26,7 @@ __device__ __forceinline__ int slice_of(int warp, int v) { return (warp + 3 * v)
 
 /* What lies in front of the scratch. */
 __device__ __forceinline__ uint8_t *program_shared() {
-    extern __shared__ __align__(128) uint8_t shared[];
+    SHARED_MEMORY(shared);
     return shared;
 }
 __device__ __forceinline__ program_state &state_of() { return *(program_state *)(program_shared() + PROGRAM_BARRIERS); }
@@ -61,19 +41,11 @@ __device__ __forceinline__ program_stream &stream_of(int i) {
 
 enum { MOST_LOOKS = 1 << 26 }; /* at what others have done: seconds */
 
-__device__ __forceinline__ void arrive(uint32_t *met) {
-    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(met) : "memory");
-}
-__device__ __forceinline__ uint32_t look(const uint32_t *met) {
-    uint32_t n;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(n) : "l"(met) : "memory");
-    return n;
-}
 /* Until so many arrivals; 0: at once. What comes before it in a stage needs nothing of the stage before. */
 __device__ __forceinline__ void await_turn(uint32_t turn) {
     if (!turn) return;
     if (threadIdx.x == 0)
-        for (int i = 0; look(state_of().met) < turn; i++)
+        for (int i = 0; load_acquire(state_of().met) < turn; i++)
             if (i == MOST_LOOKS) __trap();
     __syncthreads();
 }
@@ -115,8 +87,11 @@ __device__ __forceinline__ void fill_slot(int slot) {
             bytes = 0;
             for (int i = 0; i < n; i++) bytes += __ldg(&s.units[w.unit + i].bytes);
         }
-        copy_bulk(p.rings + (warp * p.n_slots + slot) * p.slot_bytes, w.from, bytes,
-                  shared_address(program_shared()) + (warp * PROGRAM_MOST_SLOTS + slot) * 8, evict_first());
+        const uint32_t to = p.rings + (warp * p.n_slots + slot) * p.slot_bytes;
+        const uint32_t barrier = shared_address(program_shared()) + (warp * PROGRAM_MOST_SLOTS + slot) * 8;
+        const uint64_t policy = evict_first();
+        barrier_expect(barrier, bytes);
+        copy_bulk_once(to, w.from, bytes, barrier, policy);
         w.unit += n, w.from += bytes;
     }
     state_of().warps[warp] = w;
@@ -145,7 +120,7 @@ struct weight_ring {
         barriers = shared_address(program_shared()) + warp * PROGRAM_MOST_SLOTS * 8;
     }
     __device__ __forceinline__ uint32_t wait() const {
-        await_barrier(barriers + slot * 8, parity);
+        barrier_wait(barriers + slot * 8, parity);
         return ring + slot * slot_bytes;
     }
     /* The slot has been read. */

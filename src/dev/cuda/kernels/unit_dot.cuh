@@ -8,7 +8,6 @@
 #define KERNELS_UNIT_DOT_CUH
 
 #include "digits.cuh"
-#include <cuda_fp16.h>
 
 /* Where a lane finds activations in shared memory. */
 struct x_view {

@@ -6,7 +6,7 @@
 #ifndef KERNELS_WGMMA_CUH
 #define KERNELS_WGMMA_CUH
 
-#include <stdint.h>
+#include "ptx.cuh"
 
 /* Where 16 bytes `piece` (0 .. 7) of row r lie in a block of rows of 128 bytes. */
 __host__ __device__ constexpr inline int swizzled(int r, int piece) { return r * 128 + ((piece ^ (r & 7)) << 4); }
@@ -107,18 +107,6 @@ template <> __device__ __forceinline__ void wgmma_mix<128>(float *d, const uint3
 
 /* ---- barriers ---- */
 
-__device__ __forceinline__ void barrier_init(uint32_t b, int n) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(b), "r"(n));
-}
-__device__ __forceinline__ void barrier_expect(uint32_t b, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(b), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void barrier_wait(uint32_t b, uint32_t parity) {
-    asm volatile("{\n.reg .pred p;\nW_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-                 "@p bra D_%=;\nbra W_%=;\nD_%=:\n}" ::"r"(b),
-                 "r"(parity)
-                 : "memory");
-}
 /* On the barrier at the same place of block `rank` of the cluster. It tells of products that have read their operands,
  * of nothing written: what more it could promise (release.cluster) would wait for all stores each time. */
 __device__ __forceinline__ void barrier_arrive(uint32_t b, uint32_t rank) {
@@ -130,7 +118,6 @@ __device__ __forceinline__ void barrier_arrive(uint32_t b, uint32_t rank) {
 __device__ __forceinline__ void barrier_arrive_here(uint32_t b) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(b) : "memory");
 }
-__device__ __forceinline__ void barriers_made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -163,14 +150,6 @@ __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.
 __device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, int bytes, uint32_t barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-/* What is read once and must not push other things out of the L2 cache. */
-__device__ __forceinline__ void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier,
-                                               uint64_t policy) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
-                 "[%3], %4;" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
 }
 /* To the same place of all blocks in `mask`, each of whose barriers hears of it. */

@@ -1,0 +1,134 @@
+/* ptx.cuh — the GPU's own instructions that no function of CUDA's headers stands for, each behind a small function.
+ *
+ * Used by the kernels of packed weights, of decoding and of programs. tests/cuda/emulate.h has versions of its own of
+ * all of them, with which those kernels run where there is no GPU: what it cannot do (wgmma.cuh) stands elsewhere.
+ * Addresses in shared memory are numbers of 32 bits. */
+#ifndef KERNELS_PTX_CUH
+#define KERNELS_PTX_CUH
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+
+#define SHARED_MEMORY(name) extern __shared__ __align__(128) uint8_t name[]
+
+/* ---- products of a warp ---- */
+
+__device__ __forceinline__ void mma_digits(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/* Sixteen inputs only: groups of 16. */
+__device__ __forceinline__ void mma_digits16(int c[4], uint32_t a0, uint32_t a1, uint32_t b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+}
+__device__ __forceinline__ void mma_half(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* ---- shared memory ---- */
+
+__device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+/* Loads that the compiler may move, so that many are on their way at once. */
+__device__ __forceinline__ uint4 load_shared16(uint32_t a) { return *(const uint4 *)__cvta_shared_to_generic(a); }
+__device__ __forceinline__ uint32_t load_shared4(uint32_t a) { return *(const uint32_t *)__cvta_shared_to_generic(a); }
+__device__ __forceinline__ uint32_t load_shared2(uint32_t a) { return *(const uint16_t *)__cvta_shared_to_generic(a); }
+__device__ __forceinline__ void store_shared4(uint32_t to, uint32_t v) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
+}
+__device__ __forceinline__ void store_shared8(uint32_t to, uint32_t v, uint32_t w) {
+    asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(to), "r"(v), "r"(w) : "memory");
+}
+__device__ __forceinline__ void store_shared16(uint32_t to, const uint32_t v[4]) {
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+__device__ __forceinline__ void load_transposed(uint32_t r[4], uint32_t at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at));
+}
+
+/* ---- copies of a thread's own ---- */
+
+/* What passes by once must not push other things out of the L2 cache. */
+__device__ __forceinline__ uint64_t evict_first() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+/* What others read soon shall stay there. */
+__device__ __forceinline__ uint64_t evict_last() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+__device__ __forceinline__ void copy_async16(uint32_t to, const void *from, uint64_t policy) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy)
+                 : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> __device__ __forceinline__ void wait_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/* ---- barriers in shared memory, and copies in bulk that arrive at them: sm_90 ---- */
+
+__device__ __forceinline__ void barrier_init(uint32_t b, int n) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(b), "r"(n) : "memory");
+}
+__device__ __forceinline__ void barriers_made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void barrier_expect(uint32_t b, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(b), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint32_t b, uint32_t parity) {
+    asm volatile("{\n.reg .pred p;\nW_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+                 "@p bra D_%=;\nbra W_%=;\nD_%=:\n}" ::"r"(b),
+                 "r"(parity)
+                 : "memory");
+}
+__device__ __forceinline__ void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier,
+                                               uint64_t policy) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
+                 "[%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
+/* ---- meeting ---- */
+
+/* So many threads of the block, whole warps, at a barrier of their own (0: __syncthreads). */
+template <int BARRIER, int THREADS> __device__ __forceinline__ void meet_threads() {
+    asm volatile("bar.sync %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
+}
+/* What the thread has seen and done before, others find behind their load_acquire. */
+__device__ __forceinline__ void add_release(uint32_t *to) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(to) : "memory");
+}
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t *from) {
+    uint32_t n;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(n) : "l"(from) : "memory");
+    return n;
+}
+
+/* ---- numbers ---- */
+
+__device__ __forceinline__ float max_nan(float a, float b) {
+    float m;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b));
+    return m;
+}
+__device__ __forceinline__ float exp2_fast(float x) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+#endif
+
+#endif
