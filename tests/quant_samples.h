@@ -52,13 +52,19 @@ static inline uint32_t sample_bits(uint64_t seed, uint64_t i) {
     return out[0];
 }
 
-static inline uint8_t *sample_part(sample *s, int part, size_t bytes) {
+/* At odd addresses. */
+static inline uint8_t *sample_take(sample *s, int part, size_t bytes) {
     s->memory[part] = mem_array(bytes + 1, 1);
     assert_non_null(s->memory[part]);
-    for (size_t i = 0; i < bytes; i++) s->memory[part][i + 1] = (uint8_t)sample_bits((uint64_t)part + 5, i);
     s->m.parts[part] = s->memory[part] + 1;
     s->m.part_bytes[part] = bytes;
     return s->memory[part] + 1;
+}
+
+static inline uint8_t *sample_part(sample *s, int part, size_t bytes) {
+    uint8_t *to = sample_take(s, part, bytes);
+    for (size_t i = 0; i < bytes; i++) to[i] = (uint8_t)sample_bits((uint64_t)part + 5, i);
+    return to;
 }
 
 /* float16 values between 2^-8 and 2^-7. */
@@ -79,10 +85,10 @@ static inline void sample_blocks(sample *s, const json_t *goldens) {
     assert_non_null(hex);
     const size_t n_blocks = strlen(hex) / 2 / size;
     assert_true(s->m.type->bytes(&bytes, s->m.n_out, s->m.n_in));
-    uint8_t *to = sample_part(s, 0, bytes);
-    for (size_t i = 0; i < bytes; i++) {
-        const char *at = hex + 2 * (sample_bits(9, i / size) % n_blocks * size + i % size);
-        to[i] = (uint8_t)(sample_nibble(at[0]) << 4 | sample_nibble(at[1]));
+    uint8_t *to = sample_take(s, 0, bytes);
+    for (size_t block = 0; block < bytes / size; block++) {
+        const char *at = hex + 2 * (sample_bits(9, block) % n_blocks * size);
+        for (size_t i = 0; i < size; i++, at += 2) *to++ = (uint8_t)(sample_nibble(at[0]) << 4 | sample_nibble(at[1]));
     }
 }
 
