@@ -15,6 +15,15 @@ static inline bool cuda_emulated_path(char *out, size_t capacity) {
     return access(out, R_OK) == 0;
 }
 
+/* The emulated GPU is what `kind` says (tests/cuda/emulate.cpp) from its next opening on; NULL: an old one, which has
+ * the general kernels alone. */
+static inline void cuda_emulate(const char *kind) {
+    if (kind)
+        setenv("EMULATE_GPU", kind, 1);
+    else
+        unsetenv("EMULATE_GPU");
+}
+
 /* Options of a device whose work is done by so many workers; tests that name them run under the thread sanitizer, which
  * does not know the emulated GPU's coroutines. */
 static inline dev_options cuda_test_options(int workers, bool exact) {

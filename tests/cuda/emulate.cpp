@@ -2,163 +2,18 @@
  *
  * Built as a library together with the kernels, compiled as plain C++; cuda_open_from opens it. Every call can be made
  * to fail (emulate_fail; from outside the process by a file that the variable EMULATE_FAIL names), and what was taken
- * and not given back is counted (emulate_live). There are two GPUs; EMULATE_MEMORY: MiB that each has.
- *
- * A block's threads are coroutines on stacks of their own, run in turns by one thread. The tricky thing is what an
- * exchange of values between lanes may overwrite: there are two sets of slots, used alternately, and no lane can be two
- * exchanges ahead of another. */
-#include "emulate.h"
-#include "../../src/dev/cuda/kernels/kernel.cuh"
+ * and not given back is counted (emulate_live). There are two GPUs; EMULATE_MEMORY: MiB that each has. They are old,
+ * with the general kernels alone, unless the variable EMULATE_GPU says otherwise when the driver starts: "MAJOR
+ * MULTIPROCESSORS SEED", of compute capability MAJOR; at most MOST_TOGETHER multiprocessors can be there for a launch
+ * whose blocks are all there at once; SEED decides what chance does in launches. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucontext.h>
-extern "C" { /* quant/fp.c */
-float quant_f16_to_f32(uint16_t half);
-uint16_t quant_f32_to_f16(float value);
-uint16_t quant_f32_to_bf16(float value);
-}
+#include "emulate_run.h"
 
-enum { MOST_THREADS = 512, STACK_BYTES = 256 << 10, SHARED_BYTES = 96 << 10, ARG_BYTES = 1024 };
-enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500 };
-
-/* ---- coroutines ---- */
-
-enum waiting { RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK, HAS_ENDED };
-
-struct args {
-    uint8_t bytes[ARG_BYTES];
-};
-typedef void kernel(args);
-
-/* State of the launch under way; one at a time. */
-static struct {
-    ucontext_t threads[MOST_THREADS], scheduler;
-    waiting state[MOST_THREADS];
-    uint8_t slots[2][MOST_THREADS][64];
-    int exchanges[MOST_THREADS];
-    uint8_t *stacks, *shared;
-    unsigned n_threads, current;
-    kernel *run;
-    args given;
-} block;
-
-emulated_index threadIdx, blockIdx, blockDim, gridDim;
-
-void *emulate_shared(void) { return block.shared; }
-
-static void wait_for(waiting what) {
-    const unsigned self = block.current;
-    block.state[self] = what;
-    swapcontext(&block.threads[self], &block.scheduler);
-    threadIdx.x = self;
-}
-
-void __syncthreads(void) { wait_for(WAITS_FOR_BLOCK); }
-void __syncwarp(void) { wait_for(WAITS_FOR_WARP); }
-
-const uint8_t *emulate_exchange(const void *shown, size_t bytes) {
-    const unsigned self = block.current;
-    uint8_t(*slots)[64] = block.slots[block.exchanges[self]++ % 2];
-    memcpy(slots[self], shown, bytes);
-    wait_for(WAITS_FOR_WARP);
-    return slots[self / 32 * 32];
-}
-
-unsigned __ballot_sync(unsigned, bool vote) {
-    const uint8_t *all = emulate_exchange(&vote, 1);
-    unsigned votes = 0;
-    for (unsigned lane = 0; lane < 32; lane++) votes |= (unsigned)(all[64 * lane] != 0) << lane;
-    return votes;
-}
-
-static void thread_main(void) {
-    block.run(block.given);
-    block.state[block.current] = HAS_ENDED;
-    setcontext(&block.scheduler);
-}
-
-/* Lets go those of [first, end) that wait for `what`, if all that live do. */
-static bool release(unsigned first, unsigned end, waiting what) {
-    bool any = false;
-    for (unsigned i = first; i < end; i++) {
-        if (block.state[i] != what && block.state[i] != HAS_ENDED) return false;
-        any = any || block.state[i] == what;
-    }
-    for (unsigned i = first; any && i < end; i++)
-        if (block.state[i] == what) block.state[i] = RUNS;
-    return any;
-}
-
-/* Apart from the loop: compilers take it that getcontext may return twice, and fear for the loop's counter. */
-static void make_thread(ucontext_t *thread, uint8_t *stack) {
-    getcontext(thread);
-    thread->uc_stack.ss_sp = stack;
-    thread->uc_stack.ss_size = STACK_BYTES;
-    thread->uc_link = NULL;
-    makecontext(thread, thread_main, 0);
-}
-
-/* False: threads wait for others that never come. */
-static bool run_block(void) {
-    for (unsigned i = 0; i < block.n_threads; i++) {
-        make_thread(&block.threads[i], block.stacks + (size_t)i * STACK_BYTES);
-        block.state[i] = RUNS;
-        block.exchanges[i] = 0;
-    }
-    for (;;) {
-        bool moves = false, lives = false;
-        for (unsigned i = 0; i < block.n_threads; i++) {
-            if (block.state[i] != RUNS) continue;
-            block.current = threadIdx.x = i;
-            swapcontext(&block.scheduler, &block.threads[i]);
-        }
-        for (unsigned i = 0; i < block.n_threads; i += 32)
-            moves = release(i, i + 32 < block.n_threads ? i + 32 : block.n_threads, WAITS_FOR_WARP) || moves;
-        moves = release(0, block.n_threads, WAITS_FOR_BLOCK) || moves;
-        for (unsigned i = 0; i < block.n_threads; i++) lives = lives || block.state[i] != HAS_ENDED;
-        if (!lives) return true;
-        if (!moves) return false;
-    }
-}
-
-/* ---- 16-bit floats and the tensor cores ---- */
-
-float to_float(f16 x) { return quant_f16_to_f32(x.bits); }
-void put_float(f16 *to, float x) { to->bits = quant_f32_to_f16(x); }
-void put_float(bf16 *to, float x) { to->bits = quant_f32_to_bf16(x); }
-
-struct operands {
-    uint32_t a[4], b[2];
-};
-
-/* Element `half` of a 32-bit word. */
-template <class T> static double element(uint32_t word, int half) {
-    T x;
-    x.bits = (uint16_t)(word >> 16 * half);
-    return to_float(x);
-}
-
-/* PTX: row r of a, input k: register (r >= 8) + 2 (k >= 8) of lane r % 8 * 4 + k % 8 / 2; column n of b likewise. */
-template <class T> static void multiply(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    const operands mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
-    const uint8_t *all = emulate_exchange(&mine, sizeof mine);
-    const int lane = (int)(threadIdx.x % 32);
-    for (int i = 0; i < 4; i++) {
-        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        double sum = c[i];
-        for (int k = 0; k < 16; k++) {
-            operands of_row, of_column;
-            memcpy(&of_row, all + 64 * (row % 8 * 4 + k % 8 / 2), sizeof of_row);
-            memcpy(&of_column, all + 64 * (column * 4 + k % 8 / 2), sizeof of_column);
-            sum += element<T>(of_row.a[row / 8 + k / 8 * 2], k % 2) * element<T>(of_column.b[k / 8], k % 2);
-        }
-        c[i] = (float)sum;
-    }
-}
-
-void multiply_tile(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, f16) { multiply<f16>(c, a, b0, b1); }
-void multiply_tile(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, bf16) { multiply<bf16>(c, a, b0, b1); }
+enum { OLD_SHARED_BYTES = 96 << 10, SHARED_BYTES = 227 << 10, FIRST_FAST = 8 };
+enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, LAUNCH_FAILED = 719, TOO_MANY_TOGETHER = 720 };
+enum { ATTRIBUTE_TOGETHER = 2 };
 
 /* ---- the driver's interface ---- */
 
@@ -171,7 +26,23 @@ enum { GPUS = 2 };                                                         /* al
 static size_t taken_bytes[GPUS], most_taken_bytes[GPUS];                   /* of the GPUs' memory */
 static int64_t n_taken;                                                    /* times that some was */
 static int current;                                                        /* GPU of the context in use */
+static const char *fault;                                                  /* of the last launch that failed */
 static size_t memory_bytes = (size_t)(getenv("EMULATE_MEMORY") ? atoi(getenv("EMULATE_MEMORY")) : 1024) << 20;
+
+/* What the GPUs are. */
+static struct {
+    int major, multiprocessors;
+} kind;
+
+static void ask_kind() {
+    const char *asked = getenv("EMULATE_GPU");
+    unsigned seed = 0;
+    kind = {7, 4};
+    if (asked) sscanf(asked, "%d %d %u", &kind.major, &kind.multiprocessors, &seed);
+    emulate_seed(seed);
+}
+
+static int most_shared() { return kind.major < FIRST_FAST ? OLD_SHARED_BYTES : SHARED_BYTES; }
 
 /* A file "FUNCTION AFTER RESULT" that appears while the process runs. */
 static void look_for_order(void) {
@@ -221,6 +92,7 @@ API int64_t emulate_live(void) { return live; }
 
 API int cuInit(unsigned) {
     MAY_FAIL;
+    ask_kind();
     return SUCCESS;
 }
 API int cuDriverGetVersion(int *version) { return *version = 13000, SUCCESS; }
@@ -228,7 +100,9 @@ API int cuGetErrorName(int error, const char **text) {
     *text = error == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR";
     return SUCCESS;
 }
-API int cuGetErrorString(int, const char **text) { return *text = "injected", SUCCESS; }
+API int cuGetErrorString(int error, const char **text) {
+    return *text = error == LAUNCH_FAILED && fault ? fault : "injected", SUCCESS;
+}
 API int cuDeviceGetCount(int *count) {
     MAY_FAIL;
     return *count = GPUS, SUCCESS;
@@ -243,7 +117,7 @@ API int cuDeviceGetName(char *name, int bytes, int) {
 }
 API int cuDeviceGetAttribute(int *value, int attribute, int) {
     MAY_FAIL;
-    *value = attribute == 16 ? 4 : attribute == 75 ? 7 : attribute == 97 ? SHARED_BYTES : 0;
+    *value = attribute == 16 ? kind.multiprocessors : attribute == 75 ? kind.major : attribute == 97 ? most_shared() : 0;
     return SUCCESS;
 }
 API int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = memory_bytes, SUCCESS; }
@@ -268,21 +142,18 @@ static int end(void *thing) {
 struct context {
     int gpu;
 };
-static int contexts; /* that share the coroutines' stacks */
+static int contexts; /* that share the threads' stacks */
 
 API int cuCtxCreate_v2(void **out, unsigned, int device) {
     MAY_FAIL;
-    if (!contexts++) block.stacks = (uint8_t *)malloc((size_t)MOST_THREADS * STACK_BYTES);
+    contexts++;
     context *c = (context *)malloc(sizeof *c);
     c->gpu = current = device;
     live++;
     return *out = c, SUCCESS;
 }
 API int cuCtxDestroy_v2(void *context) {
-    if (!--contexts) {
-        free(block.stacks);
-        block.stacks = NULL;
-    }
+    if (!--contexts) emulate_rest();
     return end(context);
 }
 API int cuCtxSetCurrent(void *to) {
@@ -384,6 +255,12 @@ API int cuModuleLoadData(void **module, const void *) {
     return make(module);
 }
 API int cuModuleUnload(void *module) { return end(module); }
+/* Where the linker puts kernels that an old GPU does not have. */
+extern "C" __attribute__((visibility("hidden"))) const char __start_fast_kernels[], __stop_fast_kernels[];
+static bool is_fast(const void *function) {
+    return function >= (const void *)__start_fast_kernels && function < (const void *)__stop_fast_kernels;
+}
+
 API int cuModuleGetFunction(void **function, void *, const char *name) {
     MAY_FAIL;
     Dl_info self;
@@ -391,6 +268,7 @@ API int cuModuleGetFunction(void **function, void *, const char *name) {
     void *library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     *function = library ? dlsym(library, name) : NULL;
     if (library) dlclose(library);
+    if (is_fast(*function) && kind.major < FIRST_FAST) *function = NULL;
     return *function ? SUCCESS : NOT_FOUND;
 }
 API int cuFuncGetAttribute(int *value, int, void *) { return *value = 0, SUCCESS; }
@@ -406,11 +284,6 @@ API int cuOccupancyMaxActiveClusters(int *n, void *, const void *) {
 
 /* ---- graphs: the launches that were captured, made again ---- */
 
-struct launch {
-    void *function;
-    unsigned grid[3], threads, shared_bytes;
-    args given;
-};
 struct graph {
     launch *launches;
     size_t n;
@@ -418,28 +291,20 @@ struct graph {
 static graph *captured; /* NULL: launches run at once */
 
 static int run_launch(const launch *l) {
-    block.run = (kernel *)l->function;
-    block.given = l->given;
-    block.n_threads = l->threads;
-    blockDim.x = l->threads;
-    gridDim = {l->grid[0], l->grid[1], l->grid[2]};
-    block.shared = (uint8_t *)malloc(l->shared_bytes + 1);
-    memset(block.shared, 0xFF, l->shared_bytes);
-    bool ends = true;
-    for (unsigned z = 0; z < l->grid[2] && ends; z++)
-        for (unsigned y = 0; y < l->grid[1] && ends; y++)
-            for (unsigned x = 0; x < l->grid[0] && ends; x++) {
-                blockIdx = {x, y, z};
-                ends = run_block();
-            }
-    free(block.shared);
-    return ends ? SUCCESS : 719;
+    const char *wrong = emulate_launch(l);
+    if (wrong) fault = wrong;
+    return wrong ? LAUNCH_FAILED : SUCCESS;
 }
 
-/* CUlaunchConfig */
+/* CUlaunchAttribute and CUlaunchConfig */
+struct launch_attribute {
+    int id, unused;
+    unsigned value[16];
+};
 struct launch_how {
     unsigned grid[3], block[3], shared_bytes;
-    void *stream, *attributes;
+    void *stream;
+    const launch_attribute *attributes;
     unsigned n_attributes;
 };
 
@@ -447,10 +312,13 @@ API int cuLaunchKernelEx(const launch_how *how, void *function, void **given, vo
     const unsigned x = how->grid[0], y = how->grid[1], z = how->grid[2], threads = how->block[0];
     const unsigned shared_bytes = how->shared_bytes;
     MAY_FAIL;
-    if (!x || !y || !z || y > 65535 || z > 65535 || !threads || threads > MOST_THREADS || threads % 32 ||
-        shared_bytes > SHARED_BYTES)
+    if (!x || !y || !z || y > 65535 || z > 65535 || !threads || threads > MOST_THREADS || threads % LANES ||
+        shared_bytes > (unsigned)most_shared())
         return INVALID;
-    launch l = {function, {x, y, z}, threads, shared_bytes, {}};
+    launch l = {function, {x, y, z}, threads, shared_bytes, false, {}};
+    for (unsigned i = 0; i < how->n_attributes; i++)
+        l.together = l.together || (how->attributes[i].id == ATTRIBUTE_TOGETHER && how->attributes[i].value[0]);
+    if (l.together && (y * z > 1 || x > (unsigned)kind.multiprocessors || x > MOST_TOGETHER)) return TOO_MANY_TOGETHER;
     memcpy(l.given.bytes, given[0], sizeof l.given.bytes); /* the host keeps room behind every struct */
     if (!captured) return run_launch(&l);
     captured->launches = (launch *)realloc((void *)captured->launches, (captured->n + 1) * sizeof l);

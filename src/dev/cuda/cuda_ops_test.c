@@ -1,8 +1,9 @@
 /* cuda_ops_test.c — every op of the CUDA device against the plain C of `ref`, over odd sizes; and that a row's bits do
  * not depend on its neighbours, on how a prompt is cut, or on whether pages are done apart.
  *
- * Runs on the GPU where there is one, and always on the emulated one (tests/cuda/emulate.cpp), whose memory is as long
- * as what was asked for: under the address sanitizer, kernels are checked too. */
+ * Runs on the GPU where there is one, and always on emulated ones (tests/cuda/emulate.cpp), whose memory is as long as
+ * what was asked for: under the address sanitizer, kernels are checked too. An old one has the general kernels alone, a
+ * new one those for decoding as well. */
 #include "cuda_packed.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -53,7 +54,7 @@ static void drop(there *t) { t->d->ops->give(t->d, t->at, t->bytes); }
 
 /* `fast` on a GPU has kernels of its own for many rows of whole numbers and for prompts over half-precision caches:
  * there a row's bits do depend on how many there are (docs/design.md), and results are near. */
-static bool is_bitwise(const bench *b) { return b->is_emulated || b->gpu->exact; }
+static bool is_bitwise(const bench *b) { return b->gpu->exact || ((const cuda_device *)b->gpu)->gpu.major < 8; }
 
 static void compare(const bench *b, const char *what, const float *got, const float *expected, size_t n, double near,
                     double far) {
@@ -912,33 +913,46 @@ static bench open_bench(const char *library, bool exact) {
     return b;
 }
 
-/* Exact or fast is a matter of products alone. */
-static void on_each(void (*test)(const bench *b), bool multiplies) {
+static const struct on {
+    bool is_emulated, exact;
+    const char *kind; /* of emulated ones */
+} devices[] = {{false, false, NULL}, {false, true, NULL},    {true, false, NULL},
+               {true, true, NULL},   {true, false, "9 4 1"}, {true, false, "9 5 2"}};
+
+/* What differs between devices: exact or fast is a matter of products, a new GPU has kernels of its own for some ops.
+ */
+enum { ALIKE = 0, MULTIPLIES = 1, HAS_FAST = 2 };
+
+static void on_each(void (*test)(const bench *b), unsigned what) {
     char emulated[4096];
     const bool has_emulated = cuda_emulated_path(emulated, sizeof emulated), has_gpu = cuda_has_gpu();
     if (!has_emulated && !has_gpu) HARNESS_SKIP("neither a GPU nor a C++ compiler for the emulated one");
-    for (int i = 0; i < 4; i++) {
-        if ((i < 2 ? !has_gpu : !has_emulated) || (i == 3 && !multiplies)) continue;
-        bench b = open_bench(i < 2 ? NULL : emulated, i % 2);
+    for (size_t i = 0; i < HARNESS_COUNT(devices); i++) {
+        const struct on *on = &devices[i];
+        if (on->is_emulated ? !has_emulated : !has_gpu) continue;
+        if (on->is_emulated && ((on->exact && !(what & MULTIPLIES)) || (on->kind && !(what & HAS_FAST)))) continue;
+        cuda_emulate(on->kind);
+        bench b = open_bench(on->is_emulated ? emulated : NULL, on->exact);
         test(&b);
         dev_close(b.gpu);
         dev_close(b.ref);
     }
+    cuda_emulate(NULL);
 }
 
-#define TEST(name, multiplies)                                                                                         \
-    static void test_##name(void **state) { on_each(name, multiplies); }
-TEST(norms, false)
-TEST(values, false)
-TEST(embeddings, true)
-TEST(products, true)
-TEST(gated_products, true)
-TEST(attention, false)
-TEST(rotation, false)
-TEST(turned_attention, false)
-TEST(latents, false)
-TEST(routes, false)
-TEST(mixtures, true)
+#define TEST(name, what)                                                                                               \
+    static void test_##name(void **state) { on_each(name, what); }
+TEST(norms, ALIKE)
+TEST(values, ALIKE)
+TEST(embeddings, MULTIPLIES)
+TEST(products, MULTIPLIES | HAS_FAST)
+TEST(gated_products, MULTIPLIES | HAS_FAST)
+TEST(attention, HAS_FAST)
+TEST(rotation, HAS_FAST)
+TEST(turned_attention, HAS_FAST)
+TEST(latents, ALIKE)
+TEST(routes, ALIKE)
+TEST(mixtures, MULTIPLIES)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

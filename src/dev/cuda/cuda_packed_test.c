@@ -1,5 +1,7 @@
 /* cuda_packed_test.c — products of every quantised format kept as whole numbers on a GPU, few rows and many, against
- * sums in double over the slow exact unpack; rows bit for bit in steps of other sizes. Needs a GPU. */
+ * sums in double over the slow exact unpack; rows bit for bit in steps of other sizes.
+ *
+ * Few rows are multiplied on an emulated GPU, too (tests/cuda/emulate.cpp); many need one that is there. */
 #include "cuda_packed.h"
 #include "quant_samples.h"
 #include "cuda_harness.h"
@@ -9,7 +11,7 @@ static const struct size {
     int n_out, n_in, n_rows;
 } sizes[] = {{1, 256, 1},    {17, 768, 3},   {40, 512, 4},    {33, 1024, 5},   {130, 512, 16},
              {300, 256, 17}, {67, 1024, 64}, {150, 768, 128}, {67, 1024, 129}, {300, 512, 300}};
-/* So many outputs that blocks of threads have more than one warpgroup, and share their inputs or do not. */
+/* So many outputs that blocks have more than one warpgroup, and share their inputs or do not. */
 static const struct size large[] = {{4100, 1024, 20}, {13000, 256, 70}, {2600, 1024, 128}, {4500, 256, 300}};
 enum { MOST_IN = 1024, MOST_ROWS = 300 };
 
@@ -277,12 +279,23 @@ static void check_attention(device *gpu, const sample_format *f, const struct si
     drop(&w);
 }
 
-static void attention_hands_over(void **state) {
-    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+/* NULL: the machine's own. */
+static device *open_from(const char *library) {
+    const dev_options options = cuda_test_options(2, false);
     device *gpu;
     qp_error err;
-    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
+    if (cuda_open_from(&gpu, library, &options, &err) != QP_OK) fail_msg("%s", err.text);
     assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
+    return gpu;
+}
+
+static device *open_gpu(void) {
+    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU, and kernels for many rows are not emulated");
+    return open_from(NULL);
+}
+
+static void attention_hands_over(void **state) {
+    device *gpu = open_gpu();
     static const struct {
         struct size size;
         int longest;
@@ -294,11 +307,7 @@ static void attention_hands_over(void **state) {
 }
 
 static void norms_and_gates_hand_over(void **state) {
-    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
-    device *gpu;
-    qp_error err;
-    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
-    assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
+    device *gpu = open_gpu();
     for (size_t f = 0; f < SAMPLE_WHOLE; f++) /* mixed units, equal ones, zeros and minima of their own */
         if (!f || sample_formats[f].id == QUANT_Q4_0 || sample_formats[f].id == QUANT_Q4_K ||
             sample_formats[f].id == QUANT_AWQ)
@@ -306,22 +315,25 @@ static void norms_and_gates_hand_over(void **state) {
     dev_close(gpu);
 }
 
+static void few_rows_are_multiplied_without_a_gpu(void **state) {
+    enum { FEW_SIZES = 4 }; /* of at most five rows */
+    char emulated[4096];
+    if (!cuda_emulated_path(emulated, sizeof emulated)) HARNESS_SKIP("no C++ compiler for the emulated GPU");
+    cuda_emulate("9 4 1");
+    device *gpu = open_from(emulated);
+    for (size_t f = 0; f < SAMPLE_WHOLE; f++) products(gpu, &sample_formats[f], sizes, FEW_SIZES);
+    dev_close(gpu);
+    cuda_emulate(NULL);
+}
+
 static void every_format_is_multiplied(void **state) {
-    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
-    device *gpu;
-    qp_error err;
-    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
-    assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
+    device *gpu = open_gpu();
     for (size_t f = 0; f < SAMPLE_WHOLE; f++) products(gpu, &sample_formats[f], sizes, sizeof sizes / sizeof *sizes);
     dev_close(gpu);
 }
 
 static void large_matrices_are_multiplied(void **state) {
-    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
-    device *gpu;
-    qp_error err;
-    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
-    assert_int_equal(gpu->ops->reserve(gpu, MOST_ROWS, MOST_IN, &err), QP_OK);
+    device *gpu = open_gpu();
     for (size_t f = 0; f < SAMPLE_WHOLE; f++) /* one of mixed units, one of equal ones */
         if (!f || sample_formats[f].id == QUANT_Q4_0)
             products(gpu, &sample_formats[f], large, sizeof large / sizeof *large);
@@ -330,7 +342,8 @@ static void large_matrices_are_multiplied(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_is_multiplied), cmocka_unit_test(large_matrices_are_multiplied),
-        cmocka_unit_test(norms_and_gates_hand_over), cmocka_unit_test(attention_hands_over)};
+        cmocka_unit_test(few_rows_are_multiplied_without_a_gpu), cmocka_unit_test(every_format_is_multiplied),
+        cmocka_unit_test(large_matrices_are_multiplied), cmocka_unit_test(norms_and_gates_hand_over),
+        cmocka_unit_test(attention_hands_over)};
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }

@@ -1,11 +1,15 @@
 /* cuda_program_test.c — layers of a decode step three times: launch by launch, as the graph that the program shortens,
- * and as that again. All results must be the same to the last bit, residual, keys and values alike. Needs a GPU. */
+ * and as that again. All results must be the same to the last bit, residual, keys and values alike.
+ *
+ * Runs on the GPU where there is one, and always on emulated ones (tests/cuda/emulate.cpp) of few multiprocessors,
+ * where who goes on and when copies arrive is different with each seed. */
 #include "cuda_packed.h"
 #include "program_kargs.h"
+#include "base/rng.h"
 #include "quant_samples.h"
 #include "cuda_harness.h"
 
-enum { MOST_SPANS = 4, LAYERS = 3, PAGES = 24, SLOTS = DEV_PAGE_TOKENS };
+enum { MOST_SPANS = 4, PAGES = 24, SLOTS = DEV_PAGE_TOKENS };
 
 /* A kind of layer. */
 typedef struct kind {
@@ -40,13 +44,20 @@ static const kind layer_kinds[] = {
     {"exl2, rows", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 512, 768, 8, 4, 64, 2, {0, 256}, 0, true, false, false},
 };
 
+/* How often, for time is short where the GPU is emulated. */
+typedef struct effort {
+    int layers, repeats;
+} effort;
+
 typedef struct world {
     const kind *k;
+    effort most;
     device *gpu;
     sample samples[7];
     dev_weight weights[7];
     float *buffers[9], *norm, *cos, *sin, *sinks;
     uint8_t *keys, *values;
+    uint16_t *found_keys, *found_values; /* by a step */
     size_t page_bytes, kv_bytes;
     int32_t pages[MOST_SPANS][PAGES / MOST_SPANS];
     row_span spans[MOST_SPANS];
@@ -76,8 +87,37 @@ static void open_weight(world *w, int i, const sample_format *f, int n_out, int 
     assert_int_equal(w->gpu->ops->weight_pack(w->gpu, &w->weights[i], &err), QP_OK);
 }
 
-static void build(world *w, device *gpu, const kind *k) {
-    *w = (world){.k = k, .gpu = gpu};
+/* Between -1 and 1, eight of each draw. */
+static uint16_t *random_halves(size_t n) {
+    uint16_t *halves = mem_array(n, sizeof *halves);
+    uint32_t drawn[4];
+    assert_non_null(halves);
+    for (size_t i = 0; i < n; i++) {
+        if (i % 8 == 0) rng_philox(91, 0, i, drawn);
+        halves[i] = (uint16_t)(drawn[i % 8 / 2] >> 16 * (i % 2) & 0xbbff);
+    }
+    return halves;
+}
+
+/* What rows do not see may be anything; here it is no number. */
+static uint16_t *seen_values(const world *w, const uint16_t *values) {
+    const kind *k = w->k;
+    uint16_t *seen = mem_array(w->kv_bytes, 1);
+    assert_non_null(seen);
+    memset(seen, 0xFF, w->kv_bytes);
+    for (int s = 0; s < k->rows; s++) {
+        const int past = k->past[s], first = k->window && past >= k->window ? past - k->window + 1 : 0;
+        for (int i = first; i < past; i++)
+            for (int head = 0; head < k->kv_heads; head++) {
+                const int row = (w->pages[s][i / SLOTS] * k->kv_heads + head) * SLOTS + i % SLOTS;
+                memcpy(seen + row * k->dim, values + row * k->dim, (size_t)k->dim * sizeof *seen);
+            }
+    }
+    return seen;
+}
+
+static void build(world *w, device *gpu, const kind *k, effort most) {
+    *w = (world){.k = k, .gpu = gpu, .most = most};
     const int q = k->heads * k->dim, kv = k->kv_heads * k->dim;
     const int widths[] = {k->hidden, k->hidden, q, kv, kv, q, k->ffn_width, k->ffn_width, k->hidden};
     const int shapes[7][2] = {{q, k->hidden},           {kv, k->hidden},           {kv, k->hidden},
@@ -101,6 +141,8 @@ static void build(world *w, device *gpu, const kind *k) {
         for (int p = 0; p < PAGES / MOST_SPANS; p++) w->pages[s][p] = (s * (PAGES / MOST_SPANS) + p) * 7 % PAGES;
         w->spans[s] = (row_span){.row = s, .n_rows = 1, .past = k->past[s], .pages = w->pages[s]};
     }
+    w->found_keys = random_halves(w->kv_bytes / 2);
+    w->found_values = seen_values(w, w->found_keys);
 }
 
 static void drop(world *w) {
@@ -109,17 +151,14 @@ static void drop(world *w) {
     for (int i = 0; i < 7; i++) sample_close(&w->samples[i]);
     for (int i = 0; i < 9; i++) w->gpu->ops->give(w->gpu, w->buffers[i], 0);
     for (size_t i = 0; i < HARNESS_COUNT(memory); i++) w->gpu->ops->give(w->gpu, memory[i], 0);
+    mem_free(w->found_keys);
+    mem_free(w->found_values);
 }
 
-/* What a step finds: a residual, and caches of halves between -1 and 1. */
+/* What a step finds: a residual and caches. */
 static void fill(world *w) {
-    const size_t n = w->kv_bytes / 2;
-    uint16_t *halves = mem_array(n, sizeof *halves);
-    assert_non_null(halves);
-    for (size_t i = 0; i < n; i++) halves[i] = (uint16_t)(sample_bits(91, i) & 0xbbff);
-    w->gpu->ops->upload(w->gpu, w->keys, halves, w->kv_bytes);
-    w->gpu->ops->upload(w->gpu, w->values, halves, w->kv_bytes);
-    mem_free(halves);
+    w->gpu->ops->upload(w->gpu, w->keys, w->found_keys, w->kv_bytes);
+    w->gpu->ops->upload(w->gpu, w->values, w->found_values, w->kv_bytes);
     put_random(w, w->buffers[STREAM], (size_t)(w->k->rows * w->k->hidden), 17, 2);
     qp_error err;
     assert_int_equal(w->gpu->ops->finish(w->gpu, &err), QP_OK);
@@ -201,7 +240,7 @@ static uint8_t *run_step(world *w, size_t *bytes) {
     const size_t stream = (size_t)(w->k->rows * w->k->hidden) * sizeof(float);
     qp_error err;
     fill(w);
-    for (int i = 0; i < LAYERS; i++) run_layer(w);
+    for (int i = 0; i < w->most.layers; i++) run_layer(w);
     run_norm(w, PICKED);
     if (w->gpu->ops->finish(w->gpu, &err) != QP_OK) fail_msg("%s: %s", w->k->what, err.text);
     *bytes = 2 * stream + 2 * w->kv_bytes;
@@ -222,18 +261,21 @@ static void check_finite(const world *w, const uint8_t *all) {
     }
 }
 
-static void step_is_repeated(device *gpu, const kind *k) {
+static void step_is_repeated(device *gpu, const kind *k, effort most) {
     world w;
     size_t bytes, again;
-    build(&w, gpu, k);
+    build(&w, gpu, k, most);
     uint8_t *first = run_step(&w, &bytes);
     check_finite(&w, first);
     const int before = ((cuda_device *)(void *)gpu)->queue.n_programs;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < most.repeats; i++) {
         uint8_t *other = run_step(&w, &again);
         assert_int_equal(again, bytes);
-        for (size_t b = 0; b < bytes; b++)
-            if (other[b] != first[b]) fail_msg("%s: time %d, byte %zu of %zu differs", k->what, i + 2, b, bytes);
+        if (memcmp(other, first, bytes)) {
+            size_t b = 0;
+            while (other[b] == first[b]) b++;
+            fail_msg("%s: time %d, byte %zu of %zu differs", k->what, i + 2, b, bytes);
+        }
         mem_free(other);
     }
     if (((cuda_device *)(void *)gpu)->queue.n_programs != before + 1) fail_msg("%s: no program", k->what);
@@ -241,18 +283,37 @@ static void step_is_repeated(device *gpu, const kind *k) {
     drop(&w);
 }
 
-static void programs_compute_what_launches_do(void **state) {
-    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+static void every_kind(const char *library, effort most) {
+    const dev_options options = cuda_test_options(2, false);
     device *gpu;
     qp_error err;
-    if (cuda_open(&gpu, &(dev_options){.threads = 2}, &err) != QP_OK) fail_msg("%s", err.text);
+    if (cuda_open_from(&gpu, library, &options, &err) != QP_OK) fail_msg("%s", err.text);
     assert_int_equal(gpu->ops->reserve(gpu, 64, 4096, &err), QP_OK);
     if (((cuda_device *)(void *)gpu)->programs)
-        for (size_t i = 0; i < HARNESS_COUNT(layer_kinds); i++) step_is_repeated(gpu, &layer_kinds[i]);
+        for (size_t i = 0; i < HARNESS_COUNT(layer_kinds); i++) step_is_repeated(gpu, &layer_kinds[i], most);
+    else
+        assert_null(library); /* the emulated one has them */
     dev_close(gpu);
 }
 
+static void programs_compute_what_launches_do(void **state) {
+    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+    every_kind(NULL, (effort){.layers = 3, .repeats = 3});
+}
+
+static void programs_need_no_luck(void **state) {
+    static const char *const gpus[] = {"9 5 0", "9 7 1", "9 4 3"}; /* capability, multiprocessors, seed */
+    char emulated[4096];
+    if (!cuda_emulated_path(emulated, sizeof emulated)) HARNESS_SKIP("no C++ compiler for the emulated GPU");
+    for (size_t i = 0; i < HARNESS_COUNT(gpus); i++) {
+        cuda_emulate(gpus[i]);
+        every_kind(emulated, (effort){.layers = 2, .repeats = 2});
+    }
+    cuda_emulate(NULL);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(programs_compute_what_launches_do)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(programs_compute_what_launches_do),
+                                       cmocka_unit_test(programs_need_no_luck)};
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }

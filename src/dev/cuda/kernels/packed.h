@@ -30,7 +30,7 @@ enum {
 /* As quant_scales has them; powers of two become PLAIN. */
 enum { PACKED_PLAIN, PACKED_ZERO, PACKED_MIN, PACKED_SUPER, PACKED_SUPER_MIN };
 
-#ifdef __CUDACC__
+#ifdef __cplusplus
 #define PACKED_INLINE __host__ __device__ constexpr inline
 #else
 #define PACKED_INLINE static inline

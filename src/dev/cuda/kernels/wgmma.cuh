@@ -11,6 +11,7 @@
 /* Where 16 bytes `piece` (0 .. 7) of row r lie in a block of rows of 128 bytes. */
 __host__ __device__ constexpr inline int swizzled(int r, int piece) { return r * 128 + ((piece ^ (r & 7)) << 4); }
 
+#ifdef __CUDACC__ /* whoever only wants to know where things lie needs no GPU */
 /* Describes rows of 128 swizzled bytes from `address` on. */
 __device__ __forceinline__ uint64_t operand(uint32_t address) {
     return (uint64_t)(address >> 4 & 0x3FFF) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
@@ -171,5 +172,6 @@ template <int N> __device__ __forceinline__ void fewer_registers() {
 template <int N> __device__ __forceinline__ void more_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
+#endif
 
 #endif
