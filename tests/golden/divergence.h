@@ -8,7 +8,10 @@
 
 #define EXL2_FOLDER QUIPU_FIXTURES "/exl2"
 
-enum { VOCABULARY = 2048 };
+enum { VOCABULARY = 2048, FAST_WINDOWS = HARNESS_TIMES(8) };
+
+/* Of how many tokens `fast` must find the best one that `exact` finds, over FAST_WINDOWS windows. */
+static const double LEAST_SAME_BEST = 0.99;
 
 static inline qp_model *open_path(const char *path, const char *level, qp_precision precision) {
     const qp_model_options o = {

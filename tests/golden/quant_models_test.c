@@ -144,10 +144,10 @@ static void fast_is_close_to_exact(void **state) {
         char path[512];
         snprintf(path, sizeof path, EXL2_FOLDER "/%s", files[i]);
         qp_model *exact = open_path(path, NULL, QP_PRECISION_EXACT), *fast = open_path(path, NULL, QP_PRECISION_FAST);
-        const divergence d = diverge(exact, fast, QP_CACHE_DEFAULT, ids, HARNESS_TIMES(4));
+        const divergence d = diverge(exact, fast, QP_CACHE_DEFAULT, ids, FAST_WINDOWS);
         print_message("%s: KL of fast %.6f, same best %.2f %%\n", files[i], d.kl, 100 * d.same_best);
-        assert_true(d.kl <= 0.002);
-        assert_true(d.same_best >= 0.97);
+        assert_true(d.kl <= 0.0004);
+        assert_true(d.same_best >= LEAST_SAME_BEST);
         qp_model_close(exact);
         qp_model_close(fast);
     }

@@ -10,7 +10,7 @@
 #include "avx512_quant.h"
 #include "cpu.h"
 
-enum { MOST_ROWS = 4, MOST_SIZE = 2, WIDE_OFFSET = 0, MOST_LANES = 4, MOST_SUMS = 8, MOST_TILES = 4 };
+enum { MOST_ROWS = 4, MOST_SIZE = 2, WIDE_OFFSET = 0, MOST_LANES = 4, MOST_SUMS = 12, MOST_TILES = 4 };
 enum { PANEL_TILES = 3, BLOCK_TILES = 6, CHUNK = 8, ROW_BLOCK = 128 };
 static const int tiles_at_once[] = {4, 4, 2}; /* for 1, 2, 4 rows */
 
@@ -40,6 +40,7 @@ static inline ivec dots_end(const dots *sum) { return *sum; }
     { strip_##name##_1_4, strip_##name##_2_4, strip_##name##_4_2 }
 
 #include "quant_terms.inc"
+#include "quant_acts.inc"
 #include "quant_matmul.inc"
 #include "quant_tall.inc"
 #include "quant_unpack.inc"

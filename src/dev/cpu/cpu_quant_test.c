@@ -145,6 +145,81 @@ static void products_are_right(void **state) {
     mem_free(w);
 }
 
+/* ---- second digits ---- */
+
+/* A row's groups that have one, and 32 inputs as the matrix orders them. */
+enum { HEAVY = 4, GROUP = 32 };
+
+static float *input_at(world *w, int row, int64_t k) {
+    const quant_matrix *m = &w->s.m;
+    return &w->x[row * m->n_in + (m->order ? m->order[k] : k)];
+}
+
+/* Other groups in every five rows. */
+static int64_t heavy_group(const world *w, int row, int i) { return (row / 5 + 3 * i) % (w->s.m.n_in / GROUP); }
+
+static void make_heavy(world *w) {
+    for (int row = 0; row < w->n_rows; row++)
+        for (int i = 0; i < HEAVY; i++)
+            for (int k = 0; k < GROUP; k++) *input_at(w, row, heavy_group(w, row, i) * GROUP + k) *= 1000;
+    expect(w);
+}
+
+/* The mean square of what rounding these groups to one digit alone would lose, over all results. */
+static double one_digit_loses(world *w) {
+    const quant_matrix *m = &w->s.m;
+    float weights[MOST_IN];
+    double total = 0;
+    for (int64_t column = 0; column < m->n_out; column++) {
+        m->type->unpack_row(weights, m, column);
+        for (int row = 0; row < w->n_rows; row++)
+            for (int i = 0; i < HEAVY; i++) {
+                double most = 0, size = 0;
+                for (int64_t k = heavy_group(w, row, i) * GROUP, end = k + GROUP; k < end; k++) {
+                    const float *x = input_at(w, row, k), weight = weights[x - &w->x[row * m->n_in]];
+                    most = fmax(most, fabs((double)*x));
+                    size += (double)weight * (double)weight;
+                }
+                total += size * (most / 127) * (most / 127) / 12;
+            }
+    }
+    return total / (double)(m->n_out * w->n_rows);
+}
+
+static void check_heavy(device *d, world *w) {
+    const size_t n = (size_t)w->n_rows * (size_t)w->s.m.n_out;
+    dev_weight weight;
+    double lost = 0;
+    assert_int_equal(d->ops->weight_open(d, &weight, &w->s.m, NULL), QP_OK);
+    assert_int_equal(d->ops->weight_pack(d, &weight, NULL), QP_OK);
+    reset(w);
+    multiply(d, w, &weight, 0, w->n_rows);
+    for (size_t i = 0; i < n; i++) lost += pow((double)w->out[i] - w->expected[i], 2) / (double)n;
+    if (!(lost <= one_digit_loses(w) / 100))
+        fail_msg("%s %d bits, %s, %d rows: heavy groups lose %g, with one digit %g", w->s.m.type->name, w->s.m.bits,
+                 d->level, w->n_rows, lost, one_digit_loses(w));
+    check_cuts(d, w, &weight);
+    d->ops->weight_close(d, &weight);
+}
+
+static void heaviest_groups_lose_little(void **state) {
+    static const struct size some[] = {{33, 512, 3}, {35, 512, 16}, {130, 512, 37}};
+    world *w = MEM_NEW(world);
+    for (int i = 0; dev_cpu_level(i); i++) {
+        if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
+        device *d = open_level(dev_cpu_level(i), 2, false);
+        for (size_t f = 0; f < SAMPLE_FORMATS; f += FORMAT_STEP)
+            for (size_t n = 0; n < HARNESS_COUNT(some); n++) {
+                build(w, &sample_formats[f], &some[n], false);
+                make_heavy(w);
+                check_heavy(d, w);
+                sample_close(&w->s);
+            }
+        dev_close(d);
+    }
+    mem_free(w);
+}
+
 /* Three parts of one op: two orders and none. */
 static void orders_mix(void **state) {
     static const sample_format parts[3] = {{QUANT_EXL2, 0}, {QUANT_GPTQ, 20}, {QUANT_Q4_K, 0}};
@@ -239,6 +314,7 @@ static void bad_activations_show(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right),
+        cmocka_unit_test(heaviest_groups_lose_little),
         cmocka_unit_test(orders_mix),
         cmocka_unit_test(packing_owes_nothing_after_a_failure),
         cmocka_unit_test(embeds),

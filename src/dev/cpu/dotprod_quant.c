@@ -26,6 +26,7 @@ static inline ivec dots_end(const dots *sum) { return bytes_of(*sum); }
     { NULL }
 
 #include "quant_terms.inc"
+#include "quant_acts.inc"
 #include "quant_matmul.inc"
 #include "quant_unpack.inc"
 
