@@ -3,7 +3,6 @@
  * Called once when a device is opened (dev/cpu) and when a pool is made. A CPUID bit alone is no permission: wide
  * registers exist for us only if the kernel saves them (XCR0), and AMX tiles only after Linux was asked for them. */
 #include "cpuid.h"
-#include "machine.h"
 #include <sched.h>
 #include <stdint.h>
 #include <string.h>
@@ -117,13 +116,15 @@ void cpu_detect(cpu_features *out) {
     read_processor(out);
 }
 
-/* The raw system call, because glibc's cpu_set_t ends at 1024 CPUs. */
-static void read_affinity(machine_set *out) {
+/* The raw system calls, because glibc's cpu_set_t ends at 1024 CPUs. */
+void cpu_affinity(machine_set *out) {
     *out = (machine_set){0};
     if (syscall(SYS_sched_getaffinity, 0, sizeof out->bits, out->bits) > 0) return;
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     for (int cpu = 0; cpu < online && cpu < MACHINE_CPUS; cpu++) machine_add(out, cpu);
 }
+
+bool cpu_keep_to(const machine_set *cpus) { return !syscall(SYS_sched_setaffinity, 0, sizeof cpus->bits, cpus->bits); }
 
 static int at_least_one(int a, int b) {
     const int less = a < b ? a : b;
@@ -132,13 +133,13 @@ static int at_least_one(int a, int b) {
 
 int cpu_usable(void) {
     machine_set allowed;
-    read_affinity(&allowed);
+    cpu_affinity(&allowed);
     return at_least_one(machine_count(&allowed), machine_quota(""));
 }
 
 int cpu_core_list(int *cpus, int capacity) {
     machine_set allowed;
-    read_affinity(&allowed);
+    cpu_affinity(&allowed);
     return machine_cores("", &allowed, cpus, capacity);
 }
 

@@ -2,8 +2,7 @@
 #ifndef BASE_CPUID_H
 #define BASE_CPUID_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "machine.h"
 
 /* A feature is true only if the operating system saves its registers too (and, for AMX, grants tile data). */
 typedef struct cpu_features {
@@ -23,6 +22,10 @@ int cpu_usable_cores(void);
 /* Writes one allowed logical CPU per physical core, ascending; returns how many cores there are (affinity only, no
  * quota), which may exceed `capacity`. For binding threads. */
 int cpu_core_list(int *cpus, int capacity);
+/* The CPUs that this thread may run on. */
+void cpu_affinity(machine_set *out);
+/* Keeps this thread to them; false: refused, it stays where it may be now. */
+bool cpu_keep_to(const machine_set *cpus);
 /* Bytes of memory of the machine or the cgroup's limit, whichever is less. */
 size_t cpu_memory_bytes(void);
 

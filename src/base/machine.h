@@ -18,6 +18,7 @@ typedef struct machine_set {
 
 static inline bool machine_has(const machine_set *set, int cpu) { return set->bits[cpu / 64] >> (cpu % 64) & 1; }
 static inline void machine_add(machine_set *set, int cpu) { set->bits[cpu / 64] |= (uint64_t)1 << (cpu % 64); }
+static inline void machine_drop(machine_set *set, int cpu) { set->bits[cpu / 64] &= ~((uint64_t)1 << (cpu % 64)); }
 int machine_count(const machine_set *set);
 
 /* Reads the kernel's list form, "0-3,8,10-11"; false if it is not one or names a CPU beyond MACHINE_CPUS. */

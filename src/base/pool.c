@@ -18,7 +18,6 @@
 #include "pool.h"
 #include "clock.h"
 #include "cpuid.h"
-#include "machine.h"
 #include "mem.h"
 #include "signals.h"
 #include <assert.h>
@@ -196,18 +195,19 @@ static double choose_rest(worker *w, bool shares) {
 
 /* Moves this thread to another core if it may use others; where it goes from there is the kernel's to say. */
 static void change_core(void) {
-    cpu_set_t all, others;
+    machine_set all, others;
     const int cpu = sched_getcpu();
-    if (cpu < 0 || sched_getaffinity(0, sizeof all, &all)) return;
+    if (cpu < 0 || cpu >= MACHINE_CPUS) return;
+    cpu_affinity(&all);
     others = all;
-    CPU_CLR((size_t)cpu, &others);
-    if (!sched_setaffinity(0, sizeof others, &others)) sched_setaffinity(0, sizeof all, &all);
+    machine_drop(&others, cpu);
+    if (cpu_keep_to(&others)) cpu_keep_to(&all);
 }
 
 static void bind_thread(int cpu) {
     machine_set only = {0};
     machine_add(&only, cpu);
-    syscall(SYS_sched_setaffinity, 0, sizeof only.bits, only.bits); /* a wish: refused, the thread just roams */
+    cpu_keep_to(&only); /* a wish: refused, the thread just roams */
 }
 
 static void *work(void *argument) {

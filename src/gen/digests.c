@@ -16,13 +16,13 @@ typedef struct piece {
     size_t bytes;
 } piece;
 
-enum { PIECES = 3, HEADED_BYTES = sizeof(digest_head) + sizeof(digest_body) };
+enum { PIECES = 3 };
 
 static void list_there(digests *d, piece out[PIECES]) {
     const size_t rows = (size_t)d->n_rows, logits = rows * (size_t)d->width * sizeof(float);
     out[0] = (piece){(void **)&d->step.rows, logits};
     out[1] = (piece){(void **)&d->step.changed, logits};
-    out[2] = (piece){(void **)&d->answers, rows * HEADED_BYTES};
+    out[2] = (piece){(void **)&d->answers, rows * STEP_ANSWER_BYTES};
 }
 
 static bool has_room(const digests *d) {
@@ -58,10 +58,10 @@ qp_status digests_open(digests *d, device *dev, int n_rows, int width, qp_error 
     const size_t rows = (size_t)n_rows;
     d->asked = mem_zarray(1, DIGESTS_ASKED_BYTES); /* behind the last order are holes, which travel */
     d->step.wants_row = mem_zarray(rows, sizeof(bool));
-    d->answers_here = mem_array(rows, HEADED_BYTES);
+    d->answers_here = mem_array(rows, STEP_ANSWER_BYTES);
     if (d->asked && d->step.wants_row && d->answers_here) return QP_OK;
     digests_close(d);
-    return err_no_memory(err, rows * HEADED_BYTES, "digests of logits");
+    return err_no_memory(err, rows * STEP_ANSWER_BYTES, "digests of logits");
 }
 
 void digests_close(digests *d) {

@@ -20,10 +20,11 @@ typedef struct step_digest {
     digest_body *bodies_here; /* likewise, right behind them, if wanted */
 } step_digest;
 
+enum { STEP_ANSWER_BYTES = sizeof(digest_head) + sizeof(digest_body) }; /* of a row */
+
 /* Device memory of digests of up to n_rows rows: the rows, scratch, heads and bodies. */
 static inline uint64_t step_digest_bytes(int n_rows, int vocabulary) {
-    const uint64_t row = 2 * (uint64_t)vocabulary * sizeof(float) + sizeof(digest_head) + sizeof(digest_body);
-    return (uint64_t)n_rows * row;
+    return (uint64_t)n_rows * (2 * (uint64_t)vocabulary * sizeof(float) + STEP_ANSWER_BYTES);
 }
 
 typedef struct step_input {
