@@ -146,7 +146,7 @@ static void add_class_letter(parser *p, range_list *l, char letter) {
 
 static void add_property(parser *p, range_list *l, bool negated) {
     const size_t start = p->at;
-    span name = {p->text.at + p->at, 1};
+    span name = {p->text.at + p->at, more(p) ? 1 : 0};
     if (take(p, "{")) {
         const char *end = memchr(p->text.at + p->at, '}', p->text.bytes - p->at);
         name = (span){p->text.at + p->at, end ? (size_t)(end - p->text.at) - p->at : 0};

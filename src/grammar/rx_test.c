@@ -98,6 +98,28 @@ static void what_cannot_be_kept_is_refused_with_its_place(void **state) {
     }
 }
 
+/* Any pattern cut anywhere: what lies behind the cut changes nothing. */
+static void nothing_behind_the_end_is_read(void **state) {
+    for (size_t i = 0; i < sizeof matches / sizeof *matches; i++) {
+        const span whole = span_of(matches[i].pattern);
+        for (size_t bytes = 0; bytes < whole.bytes; bytes++) {
+            char *cut = memcpy(calloc(1, whole.bytes), whole.at, bytes);
+            const span texts[] = {{whole.at, bytes}, {cut, bytes}};
+            qp_error errors[2] = {{.code = QP_OK}, {.code = QP_OK}};
+            for (int k = 0; k < 2; k++) {
+                rx_pool *p = open_pool();
+                rx language;
+                pattern_parse(p, &language, texts[k], matches[i].flags, &errors[k]);
+                rx_pool_free(p);
+            }
+            free(cut);
+            if (errors[0].code != errors[1].code || errors[0].offset != errors[1].offset)
+                fail_msg("%s cut at %d: \"%s\" or \"%s\"", matches[i].pattern, (int)bytes, errors[0].text,
+                         errors[1].text);
+        }
+    }
+}
+
 static void words_are_exactly_the_words(void **state) {
     rx_pool *p = open_pool();
     const span words[] = {SPAN("alpha"), SPAN("alphabet"), SPAN("beta"), SPAN("gab"), SPAN("alpha"), SPAN("")};
@@ -283,6 +305,7 @@ int main(void) {
         cmocka_unit_test(equal_languages_are_one_node),
         cmocka_unit_test(patterns_match_whole_texts),
         cmocka_unit_test(what_cannot_be_kept_is_refused_with_its_place),
+        cmocka_unit_test(nothing_behind_the_end_is_read),
         cmocka_unit_test(words_are_exactly_the_words),
         cmocka_unit_test(a_lazy_end_is_the_first),
         cmocka_unit_test(emptiness_is_found_behind_intersections),
