@@ -9,13 +9,10 @@
 typedef float elem;
 typedef __m256 vec;
 typedef __m256 acc;
-enum { LANES = 8, TILE_ROWS = 4, TILE_COLS = 3, PANEL_TILES = 8, STREAMS = 4 };
+enum { LANES = 8, TILE_ROWS = 4, TILE_COLS = 3, PANEL_TILES = 32, STREAMS = 4 };
 
 static inline vec vec_load(const elem *from) { return _mm256_loadu_ps(from); }
-static inline void vec_store(elem *to, vec v) { _mm256_storeu_ps(to, v); }
 static inline acc acc_zero(void) { return _mm256_setzero_ps(); }
-static inline acc acc_load(const float *from) { return _mm256_loadu_ps(from); }
-static inline void acc_store(float *to, acc a) { _mm256_storeu_ps(to, a); }
 static inline acc vec_mac(acc a, vec x, vec w) { return _mm256_fmadd_ps(x, w, a); }
 
 static inline vec from_16(quant_id type, const void *at) {
@@ -41,6 +38,16 @@ static inline float acc_sum(acc a) {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* As acc_sum, of four at a time. */
+static inline void acc_sum_four(float *to, acc a, acc b, acc c, acc d) {
+    const acc all[4] = {a, b, c, d};
+    __m128 v[4];
+    for (int i = 0; i < 4; i++) v[i] = _mm_add_ps(_mm256_castps256_ps128(all[i]), _mm256_extractf128_ps(all[i], 1));
+    const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(v[0], v[1]), _mm_unpackhi_ps(v[0], v[1]));
+    const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(v[2], v[3]), _mm_unpackhi_ps(v[2], v[3]));
+    _mm_storeu_ps(to, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
 }
 
 static inline void pack_row(elem *to, const float *x, int64_t n) { memcpy(to, x, (size_t)n * sizeof *to); }
