@@ -51,6 +51,7 @@ struct alignas(4) half2 {
 static inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 static inline float2 make_float2(float x, float y) { return {x, y}; }
+static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 extern emulated_index threadIdx, blockIdx, blockDim, gridDim;
 
@@ -82,6 +83,7 @@ static inline uint32_t shared_address(const void *p) {
     return (uint32_t)((const uint8_t *)p - emulated_shared) + SHARED_BASE;
 }
 static inline uint4 load_shared16(uint32_t a) { return emulate_load<uint4>(a); }
+static inline uint2 load_shared8(uint32_t a) { return emulate_load<uint2>(a); }
 static inline uint32_t load_shared4(uint32_t a) { return emulate_load<uint32_t>(a); }
 static inline uint32_t load_shared2(uint32_t a) { return emulate_load<uint16_t>(a); }
 static inline void store_shared4(uint32_t to, uint32_t v) { memcpy(emulate_at(to, 4), &v, 4); }
@@ -104,6 +106,9 @@ static inline uint32_t atomicAdd(uint32_t *to, uint32_t n) { return (*to += n) -
 static inline void add_release(uint32_t *to) { ++*to; }
 /* Others go on first. */
 uint32_t load_acquire(const uint32_t *from);
+uint32_t load_relaxed4(const void *from);
+uint4 load_relaxed16(const void *from);
+static inline void store_relaxed4(void *to, uint32_t v) { *(uint32_t *)to = v; }
 
 /* ---- copies on their own way; when they arrive is chance ---- */
 
@@ -204,6 +209,7 @@ static inline uint32_t __float_as_uint(float x) {
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
+static inline int __float_as_int(float x) { return (int)__float_as_uint(x); }
 static inline float __uint_as_float(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);

@@ -152,10 +152,21 @@ void emulate_wake(block *b, uint32_t address) {
     }
 }
 
-uint32_t load_acquire(const uint32_t *from) {
+static void look() {
     all.looked = true;
     pause();
+}
+uint32_t load_acquire(const uint32_t *from) {
+    look();
     return *from;
+}
+uint32_t load_relaxed4(const void *from) {
+    look();
+    return *(const uint32_t *)from;
+}
+uint4 load_relaxed16(const void *from) {
+    look();
+    return *emulate_aligned((const uint4 *)from);
 }
 
 /* ---- meeting ---- */

@@ -68,6 +68,8 @@ typedef struct cuda_device {
     void *pinned;                     /* host memory for what is downloaded */
     drv_event arrived[CUDA_ARRIVALS]; /* recorded behind each part of it */
     uint8_t *programs;                /* of graphs (cuda_program.c), PROGRAM_BYTES each; NULL: there are none */
+    uint8_t *program_told;            /* what their blocks tell each other: two areas */
+    size_t program_area;              /* bytes of each that may be used */
     uint32_t *program_met;            /* where their blocks meet */
     /* See cuda_peer.c. */
     drv_event handed;               /* recorded behind what another GPU fetches from here */

@@ -5,8 +5,12 @@
  * added. Layers that are not exactly that, rows that are too many, and formats without an instance stay launches: the
  * step runs either way, with the same bits.
  *
- * The tricky thing is what the program leaves out: it never writes the normed rows. So everything that reads them must
- * be in the program, which is why layers are taken whole, one behind the other, or not at all. */
+ * Results that the program's own stages read are told, word by word, in an area of its own (kernels/program_tell.cuh);
+ * where the area is full, stages meet and results go where launches would write them.
+ *
+ * The tricky thing is what the program leaves out: it never writes the normed rows, nor what is told but for the last
+ * residual. So everything that reads them must be in the program, which is why layers are taken whole, one behind the
+ * other, or not at all. */
 #include "cuda_program.h"
 #include "cuda.h"
 #include "program_kargs.h"
@@ -17,11 +21,21 @@ enum {
     MOST_STAGES = 1024,
     MOST_STREAMS = 512,
     STREAMS_AT = MOST_STAGES * (int)sizeof(program_stage),
-    NARROWEST = 512, /* inputs: shorter rows are normed by fewer threads (cuda_rows.c) */
+    NARROWEST = 512,       /* inputs: shorter rows are normed by fewer threads (cuda_rows.c) */
+    AREA_BYTES = 64 << 20, /* of words that are told: of 32 layers of 4,096 with four rows they are 18 MiB */
+    PAGES_PART = 2,        /* so far what is found in pages is told, too: of 8,192 tokens and one row 17 MiB */
+    MOST_TOLD = 8,
 };
 
 _Static_assert(STREAMS_AT + MOST_STREAMS * (int)sizeof(program_stream) <= PROGRAM_BYTES, "there is room");
-_Static_assert(sizeof(program_stage) % 16 == 0 && sizeof(program_stream) % 16 == 0, "copied in words of 16 bytes");
+_Static_assert(sizeof(program_stage) % 16 == 0 && sizeof(program_stream) % 16 == 0 && PROGRAM_STAGES % 16 == 0,
+               "copied in words of 16 bytes, to where they may lie");
+
+/* Results that are told, and where launches would write and read them. */
+typedef struct told_rows {
+    const float *of;
+    float *at;
+} told_rows;
 
 typedef struct maker {
     const cuda_device *c;
@@ -31,7 +45,10 @@ typedef struct maker {
     int n_stages, n_streams;
     int n_rows; /* 0: not known yet */
     int scratch, unit_bytes;
-    bool waits; /* the next stage reads what others wrote */
+    bool waits;                /* the next stage reads what others wrote */
+    told_rows told[MOST_TOLD]; /* the newest ones */
+    int n_told;
+    size_t told_bytes;
 } maker;
 
 /* ---- reading launches ---- */
@@ -82,6 +99,54 @@ static program_stage *add_stage(maker *m, int what) {
     return s;
 }
 
+/* Where `of` was told; NULL: it was not. */
+static float *find_told(const maker *m, const float *of) {
+    for (int i = 0; i < m->n_told; i++)
+        if (m->told[i].of == of) return m->told[i].at;
+    return NULL;
+}
+
+/* The stage need not wait for others: it looks for what they tell. */
+static void hear(program_stage *s) {
+    s->hears = true;
+    s->waits = false;
+}
+
+/* A place for n words within the first `most` bytes of the area; NULL: there is no room. */
+static float *take_words(maker *m, size_t n, size_t most) {
+    const size_t bytes = (n * sizeof(float) + 127) / 128 * 128;
+    if (most < m->told_bytes || bytes > most - m->told_bytes) return NULL;
+    float *at = (float *)(void *)(m->c->program_told + m->told_bytes);
+    m->told_bytes += bytes;
+    return at;
+}
+
+/* A place where `n` results of `of` are told from now on; NULL: there is no room. */
+static float *tell(maker *m, const float *of, int64_t n) {
+    int i = 0;
+    while (i < m->n_told && m->told[i].of != of) i++;
+    if (i == MOST_TOLD) return NULL;
+    float *at = take_words(m, (size_t)n, m->c->program_area);
+    if (at)
+        m->told[i] = (told_rows){.of = of, .at = at};
+    else if (i < m->n_told)
+        m->told[i] = m->told[--m->n_told]; /* what was told before is old */
+    if (at && i == m->n_told) m->n_told++;
+    return at;
+}
+
+static void tell_part(maker *m, program_stage *s, int part) {
+    const packed_args *p = &s->is.product;
+    const packed_part *to = &p->parts[part];
+    s->told[part] = tell(m, to->out, (p->n_rows - 1) * to->out_stride + to->n_out);
+}
+
+/* All parts of the products from stage `first` on. */
+static void tell_products(maker *m, int first) {
+    for (int i = first; i < m->n_stages; i++)
+        for (int part = 0; part < m->stages[i].is.product.n_parts; part++) tell_part(m, &m->stages[i], part);
+}
+
 static void need(maker *m, int scratch) { m->scratch = scratch > m->scratch ? scratch : m->scratch; }
 
 static program_stream *add_stream(maker *m, const packed_args *p) {
@@ -120,6 +185,8 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
         s->eps = norm->eps;
         s->is.product.x = norm->x;
     }
+    const float *told = find_told(m, s->is.product.x);
+    if (told) s->is.product.x = told, hear(s);
     need(m, program_product_bytes(p->n_rows, p->n_units, kind->sum, norm ? p->n_in : 0));
     m->at += launch_bytes(head);
     return s;
@@ -132,8 +199,14 @@ static bool is_product(const maker *m, const float *x) {
 
 /* A product whose only part is added to the residual. */
 static bool take_added(maker *m, const float *x, const float *residual) {
-    const program_stage *s = take_product(m, x, NULL);
-    return s && s->is.product.n_parts == 1 && s->is.product.parts[0].add && s->is.product.parts[0].out == residual;
+    program_stage *s = take_product(m, x, NULL);
+    if (!s || s->is.product.n_parts != 1 || !s->is.product.parts[0].add || s->is.product.parts[0].out != residual)
+        return false;
+    const float *told = find_told(m, residual);
+    s->before = told ? told : residual;
+    s->hears_before = !!told;
+    tell_part(m, s, 0);
+    return true;
 }
 
 /* A norm that products can do; m->n_rows is its number of rows then. */
@@ -169,6 +242,15 @@ static const k_rope_args *take_rotation(maker *m) {
     return rope;
 }
 
+/* Queries, keys and values are heard together or not at all. */
+static void hear_heads(program_stage *s, const maker *m) {
+    k_rope_args *rope = &s->is.heads.rope;
+    float *q = find_told(m, rope->q), *k = find_told(m, rope->k), *v = find_told(m, rope->v);
+    if (!q || !k || !v) return;
+    rope->q = q, rope->k = k, rope->v = v;
+    hear(s);
+}
+
 /* Rotation, attention and merging. Returns where the result is. */
 static const float *take_attention(maker *m) {
     const k_rope_args *rope = take_rotation(m);
@@ -187,20 +269,25 @@ static const float *take_attention(maker *m) {
     s->n_spans = (int)head->grid[2];
     s->is.heads.attend = *a;
     s->is.heads.rope = *rope;
+    hear_heads(s, m);
     need(m, program_attend_bytes(dim, a->n_heads / a->n_kv_heads));
     program_stage *merge = a->n_splits > 1 ? add_stage(m, PROGRAM_MERGE) : s;
     if (!merge) return NULL;
     if (merge != s) {
-        const bool waits = merge->waits;
+        const size_t n = (size_t)m->n_rows * (size_t)a->n_heads * (size_t)a->n_splits;
+        s->told[PROGRAM_PAGES] = take_words(m, n * (size_t)(dim + 2), m->c->program_area / PAGES_PART);
+        if (s->told[PROGRAM_PAGES]) s->told[PROGRAM_PAGE_SUMS] = s->told[PROGRAM_PAGES] + n * (size_t)dim;
         *merge = *s;
         merge->what = PROGRAM_MERGE;
-        merge->waits = waits;
+        merge->hears = !!s->told[PROGRAM_PAGES];
+        merge->waits = !merge->hears;
     }
+    merge->told[PROGRAM_FOUND] = tell(m, a->out, (int64_t)m->n_rows * a->n_heads * dim);
     return a->out;
 }
 
 /* The gate behind the products of gate and up: with them where both lie alike, else by itself. */
-static const float *take_gate(maker *m, program_stage *last) {
+static const float *take_gate(maker *m, int first, program_stage *last) {
     const k_gate_args *gate = take(m, KERNEL_k_gate);
     if (!gate) return NULL;
     packed_args *p = &last->is.product;
@@ -208,21 +295,36 @@ static const float *take_gate(maker *m, program_stage *last) {
         !p->parts[1].add && p->parts[0].n_tiles == p->parts[1].n_tiles) {
         last->gates = m->streams[last->stream].gates = true;
         last->act = gate->act;
+        tell_part(m, last, 0);
         return gate->gate;
     }
+    tell_products(m, first);
     program_stage *s = add_stage(m, PROGRAM_GATE);
     if (!s) return NULL;
     s->is.gate = *gate;
+    s->before = gate->gate;
+    const float *told = find_told(m, gate->gate), *told_up = gate->up ? find_told(m, gate->up) : NULL;
+    if (told && (told_up || !gate->up)) {
+        s->before = told;
+        s->hears_before = true;
+        s->is.gate.up = told_up;
+        hear(s);
+    }
+    s->told[0] = tell(m, gate->gate, gate->n);
     return gate->gate;
 }
 
 static bool take_layer(maker *m) {
     program_stage *last;
+    int first = m->n_stages;
     const k_norm_args *norm = take_normed(m, &last);
-    const float *residual = norm ? norm->x : NULL, *out = norm ? take_attention(m) : NULL;
+    if (!norm) return false;
+    tell_products(m, first);
+    const float *residual = norm->x, *out = take_attention(m);
     if (!out || !take_added(m, out, residual)) return false;
+    first = m->n_stages;
     norm = take_normed(m, &last);
-    out = norm && norm->x == residual ? take_gate(m, last) : NULL;
+    out = norm && norm->x == residual ? take_gate(m, first, last) : NULL;
     return out && take_added(m, out, residual);
 }
 
@@ -234,6 +336,17 @@ static int take_layers(maker *m) {
         if (take_layer(m)) continue;
         *m = before;
         return n;
+    }
+}
+
+/* Of a residual that is told again and again, only the last one goes where launches would have it. */
+static void leave_last(const maker *m) {
+    const program_stage *last = NULL;
+    for (int i = m->n_stages; i--;) {
+        program_stage *s = &m->stages[i];
+        if (s->what != PROGRAM_PRODUCT || !s->is.product.parts[0].add) continue;
+        if (last && s->told[0]) s->is.product.parts[0].out = NULL;
+        last = s;
     }
 }
 
@@ -287,6 +400,9 @@ static bool send(cuda_device *c, int slot, const maker *m, k_program_args *a) {
     a->stages = (const program_stage *)(const void *)to;
     a->streams = (const program_stream *)(const void *)(to + STREAMS_AT);
     a->met = c->program_met;
+    a->told = c->program_told;
+    a->area_bytes = AREA_BYTES;
+    a->told_bytes = (int64_t)m->told_bytes;
     a->n_stages = m->n_stages;
     return !cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to, m->stages, stages, c->stream), "cuda: a program") &&
            !cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to + STREAMS_AT, m->streams, streams, c->stream),
@@ -322,6 +438,7 @@ static void shorten(cuda_device *c, int slot, maker *m) {
     size_t shared_bytes;
     if (!m->n_stages || !ends_well(m)) return;
     take_head(m);
+    leave_last(m);
     if (fit(m, &a, &shared_bytes) && send(c, slot, m, &a)) replace(c, first, m, &a, shared_bytes);
 }
 
@@ -340,15 +457,18 @@ void cuda_program_shorten(cuda_device *c, int slot) {
 qp_status cuda_program_open(cuda_device *c, int programs, qp_error *err) {
     void *memory;
     if (c->gpu.major < 9 || !c->kernels[KERNEL_k_program_plain]) return QP_OK;
-    const size_t bytes = (size_t)programs * PROGRAM_BYTES;
+    const size_t areas = 2 * (size_t)AREA_BYTES, bytes = areas + (size_t)programs * PROGRAM_BYTES;
     ERR_TRY(cuda_take(c, &memory, bytes + 64, err));
-    c->programs = memory;
-    c->program_met = (uint32_t *)(void *)(c->programs + bytes);
-    const drv_result result = c->drv.fill((drv_ptr)(uintptr_t)c->program_met, 0, 64, c->stream);
+    c->program_told = memory;
+    c->program_area = AREA_BYTES;
+    c->programs = c->program_told + areas;
+    c->program_met = (uint32_t *)(void *)(c->program_told + bytes);
+    drv_result result = c->drv.fill((drv_ptr)(uintptr_t)c->program_told, 0xff, areas, c->stream);
+    if (!result) result = c->drv.fill((drv_ptr)(uintptr_t)c->program_met, 0, 64, c->stream);
     return result ? drv_failed(&c->drv, result, "cuda: clearing memory", err) : QP_OK;
 }
 
 void cuda_program_close(cuda_device *c) {
-    if (c->programs) cuda_give(c, c->programs);
-    c->programs = NULL;
+    if (c->programs) cuda_give(c, c->program_told);
+    c->programs = c->program_told = NULL;
 }

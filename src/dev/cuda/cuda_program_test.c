@@ -47,6 +47,7 @@ static const kind layer_kinds[] = {
 /* How often, for time is short where the GPU is emulated. */
 typedef struct effort {
     int layers, repeats;
+    size_t area; /* of words that are told; 0: as it is */
 } effort;
 
 typedef struct world {
@@ -289,6 +290,7 @@ static void every_kind(const char *library, effort most) {
     qp_error err;
     if (cuda_open_from(&gpu, library, &options, &err) != QP_OK) fail_msg("%s", err.text);
     assert_int_equal(gpu->ops->reserve(gpu, 64, 4096, &err), QP_OK);
+    if (most.area) ((cuda_device *)(void *)gpu)->program_area = most.area;
     if (((cuda_device *)(void *)gpu)->programs)
         for (size_t i = 0; i < HARNESS_COUNT(layer_kinds); i++) step_is_repeated(gpu, &layer_kinds[i], most);
     else
@@ -301,19 +303,30 @@ static void programs_compute_what_launches_do(void **state) {
     every_kind(NULL, (effort){.layers = 3, .repeats = 3});
 }
 
+/* Where there is no room to tell, blocks meet: at first, and halfway. */
+static void programs_need_no_room(void **state) {
+    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+    every_kind(NULL, (effort){.layers = 3, .repeats = 2, .area = 128});
+    every_kind(NULL, (effort){.layers = 3, .repeats = 2, .area = 100 << 10});
+}
+
 static void programs_need_no_luck(void **state) {
-    static const char *const gpus[] = {"9 5 0", "9 7 1", "9 4 3"}; /* capability, multiprocessors, seed */
+    static const struct {
+        const char *gpu; /* capability, multiprocessors, seed */
+        size_t area;
+    } cases[] = {{"9 5 0", 0}, {"9 7 1", 0}, {"9 4 3", 100 << 10}, {"9 4 4", 128}};
     char emulated[4096];
     if (!cuda_emulated_path(emulated, sizeof emulated)) HARNESS_SKIP("no C++ compiler for the emulated GPU");
-    for (size_t i = 0; i < HARNESS_COUNT(gpus); i++) {
-        cuda_emulate(gpus[i]);
-        every_kind(emulated, (effort){.layers = 2, .repeats = 2});
+    for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
+        cuda_emulate(cases[i].gpu);
+        every_kind(emulated, (effort){.layers = 2, .repeats = 2, .area = cases[i].area});
     }
     cuda_emulate(NULL);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(programs_compute_what_launches_do),
+                                       cmocka_unit_test(programs_need_no_room),
                                        cmocka_unit_test(programs_need_no_luck)};
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }

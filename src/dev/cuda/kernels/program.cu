@@ -5,15 +5,21 @@
 #include "program.cuh"
 
 struct plain_family {
-    static __device__ __forceinline__ void product(int stage, int kind, uint32_t turn) {
+    template <class UNITS> static __device__ __forceinline__ void with(bool is_one, int stage, uint32_t turn) {
+        if (is_one)
+            run_product<UNITS, row_dot<UNITS>>(stage, turn);
+        else
+            run_product<UNITS, rows_dot<UNITS>>(stage, turn);
+    }
+    static __device__ __forceinline__ void product(int stage, int kind, bool is_one, uint32_t turn) {
         switch (kind) {
 #define X(bits, group, scales)                                                                                         \
     case PROGRAM_KIND(bits, group, PACKED_##scales):                                                                   \
-        return run_product<same_units<bits, group, PACKED_##scales>>(stage, turn);
+        return with<same_units_one<bits, group>>(is_one, stage, turn);
             PROGRAM_PLAIN(X)
 #undef X
         default:
-            return run_product<mixed_units>(stage, turn);
+            return with<mixed_units_one>(is_one, stage, turn);
         }
     }
 };

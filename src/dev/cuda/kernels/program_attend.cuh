@@ -2,31 +2,37 @@
  * some pages of some KV heads.
  *
  * Used by program.cuh. Rotation, pages, turns of the warps and merging are those of rope.cu and attend_decode.cuh, bit
- * for bit; only who does what differs. Four warps attend, and fetch across pages: the next page is on its way while
- * results of this one are merged. All warps rotate heads. */
+ * for bit; only who does what differs. Four warps attend to a page, two such quads to two pages at once, and fetch
+ * across pages: the next one is on its way while results of this one are merged. A warp has room for one group: its
+ * next keys come while values are mixed, its next values while keys are scored. All warps rotate heads. */
 #ifndef KERNELS_PROGRAM_ATTEND_CUH
 #define KERNELS_PROGRAM_ATTEND_CUH
 
 #include "attend_decode.cuh"
-#include "program_ring.cuh"
+#include "program_tell.cuh"
 #include "rope.cuh"
+
+__device__ __forceinline__ int quad_of_warp() { return threadIdx.x / 32 / ATTEND_WARPS; }
 
 __device__ __forceinline__ void meet_quad() {
     __syncwarp();
-    meet_threads<1, ATTEND_WARPS * 32>();
+    if (quad_of_warp())
+        meet_threads<2, ATTEND_WARPS * 32>();
+    else
+        meet_threads<1, ATTEND_WARPS * 32>();
 }
 
-/* What of the cache a warp fetches: its groups of page after page. */
+/* What of the cache a warp fetches: its groups of page after page of its quad. */
 template <int DIM> struct page_stream {
     const k_decode_args &a;
     const int32_t *pages;
-    const uint8_t *k, *v;
-    uint32_t ring;
+    const uint8_t *k, *v, *values; /* values: of the group whose keys were fetched; NULL: there was none */
+    uint32_t slot;
     int kv_head, pos, seen, page, last, group, end;
     uint64_t policy;
 
     __device__ __forceinline__ int begin_of(int p) const {
-        const int first = max(seen - p * PAGE_TOKENS, 0) / PAGE_GROUP, warp = threadIdx.x / 32;
+        const int first = max(seen - p * PAGE_TOKENS, 0) / PAGE_GROUP, warp = threadIdx.x / 32 % ATTEND_WARPS;
         const int mine = first / ATTEND_WARPS * ATTEND_WARPS + warp; /* turns do not depend on what is seen */
         return mine < first ? mine + ATTEND_WARPS : mine;
     }
@@ -38,23 +44,30 @@ template <int DIM> struct page_stream {
         k = a.k + at, v = a.v + at;
         group = begin_of(page), end = end_of(page);
     }
-    __device__ __forceinline__ void fetch(int slot) {
+    __device__ __forceinline__ void fetch_next_keys() {
         while (page <= last && group >= end)
-            if (++page <= last) open_page();
+            if ((page += PROGRAM_QUADS) <= last) open_page();
+        values = NULL;
         if (page <= last) {
             const size_t of = (size_t)group * PAGE_GROUP * DIM * 2;
-            fetch_group<DIM>(ring + slot * PAGE_GROUP * DIM * 4, k + of, v + of, policy);
+            fetch_keys<DIM>(slot, k + of, policy);
+            values = v + of;
             group += ATTEND_WARPS;
         }
+        commit_copies();
+    }
+    __device__ __forceinline__ void fetch_their_values() {
+        if (values) fetch_values<DIM>(slot + PAGE_GROUP * DIM * 2, values, policy);
         commit_copies();
     }
 };
 
 /* A page's result: to be merged with others', or the only one. */
 template <int DIM>
-__device__ __forceinline__ void leave_page(const k_decode_args &a, const float *found, int span, int row, int head,
+__device__ __forceinline__ void leave_page(const program_stage &stage, const float *found, int span, int row, int head,
                                            int heads, int split) {
-    for (int i = threadIdx.x; i < heads * DIM; i += ATTEND_WARPS * 32) {
+    const k_decode_args &a = stage.is.heads.attend;
+    for (int i = threadIdx.x % (ATTEND_WARPS * 32); i < heads * DIM; i += ATTEND_WARPS * 32) {
         const int n = i / DIM, d = i % DIM;
         float max, total;
         const float o = merge_warps<DIM>(&max, &total, found, heads, n, d);
@@ -63,81 +76,89 @@ __device__ __forceinline__ void leave_page(const k_decode_args &a, const float *
             const float k = exp2_fast(max - m);
             float sum = fmaf(k, total, 0);
             if (a.sinks) sum += exp2_fast(sink - m);
-            __stcg(a.out + ((size_t)row * a.n_heads + head + n) * DIM + d, fmaf(k, o, 0) / sum);
+            leave_result(stage, PROGRAM_FOUND, a.out, ((int64_t)row * a.n_heads + head + n) * DIM + d,
+                         fmaf(k, o, 0) / sum);
             continue;
         }
         const size_t to = ((size_t)span * a.n_heads + head + n) * a.n_splits + split;
-        __stcg(a.part + to * DIM + d, o);
-        if (d == 0) __stcg((float2 *)a.part_sums + to, make_float2(max, total));
+        leave_part(stage, PROGRAM_PAGES, a.part, to * DIM + d, o);
+        if (d) continue;
+        leave_part(stage, PROGRAM_PAGE_SUMS, a.part_sums, 2 * to, max);
+        leave_part(stage, PROGRAM_PAGE_SUMS, a.part_sums, 2 * to + 1, total);
     }
 }
 
 struct attend_room {
     uint32_t rings, queries;
-    float *heads; /* [queries, key, value][DIM] */
-    float *found; /* of the warps */
+    float *heads; /* [queries, key, value][DIM], until queries are fragments */
+    float *found; /* of the quads' warps, at the same place */
 };
 
 template <int DIM> __device__ __forceinline__ attend_room make_attend_room(uint8_t *scratch) {
     attend_room r;
     r.rings = shared_address(scratch);
-    scratch += ATTEND_WARPS * ATTEND_RING * ATTEND_GROUP * DIM * 4;
+    scratch += PROGRAM_QUADS * ATTEND_WARPS * ATTEND_GROUP * DIM * 4;
     r.queries = shared_address(scratch);
-    r.heads = (float *)(scratch + DIM * 64);
-    r.found = r.heads + (PROGRAM_MOST_HEADS + 2) * DIM;
+    r.heads = r.found = (float *)(scratch + DIM * 64);
     return r;
 }
 
-/* Pages [first, end) as the query at `pos` counts them, by the first four warps. */
+/* Pages [first, end) as the query at `pos` counts them, by the quads in turns. */
 template <int DIM>
-__device__ __forceinline__ void attend_pages(const k_decode_args &a, const attend_room &r, int span_index,
+__device__ __forceinline__ void attend_pages(const program_stage &stage, const attend_room &r, int span_index,
                                              const k_span &span, int kv_head, int first, int end) {
+    const k_decode_args &a = stage.is.heads.attend;
     const int shares = a.n_heads / a.n_kv_heads, warp = threadIdx.x / 32, pos = span.position;
     const int seen = first_seen(pos, a.window, a.chunk), base = seen / PAGE_TOKENS;
+    const int quad = quad_of_warp();
+    float *found = r.found + quad * ATTEND_WARPS * shares * (DIM + 2);
     page_stream<DIM> s{a, a.pages + span.pages};
-    s.ring = r.rings + warp * ATTEND_RING * PAGE_GROUP * DIM * 4;
-    s.kv_head = kv_head, s.pos = pos, s.seen = seen, s.page = base + first;
+    s.slot = r.rings + warp * PAGE_GROUP * DIM * 4;
+    s.kv_head = kv_head, s.pos = pos, s.seen = seen, s.page = base + first + quad;
     s.last = min(base + end - 1, pos / PAGE_TOKENS);
-    s.policy = evict_first(), s.group = s.end = 0;
+    s.policy = evict_first();
     if (s.page > s.last) return;
     s.open_page();
-    s.fetch(0);
-    s.fetch(1);
+    s.fetch_next_keys();
+    s.fetch_their_values();
     const uint32_t queries = r.queries + threadIdx.x % 32 * 16;
-    int slot = 0;
-    for (int page = base + first; page <= s.last; page++) {
+    for (int page = base + first + quad; page <= s.last; page += PROGRAM_QUADS) {
         head_state<DIM> h;
 #pragma unroll
         for (int i = 0; i < DIM / 8; i++) h.o[i][0] = h.o[i][1] = h.o[i][2] = h.o[i][3] = 0;
         h.max = -INFINITY, h.sum = 0;
         const int stop = s.end_of(page);
-        for (int group = s.begin_of(page); group < stop; group += ATTEND_WARPS, slot ^= 1) {
+        for (int group = s.begin_of(page); group < stop; group += ATTEND_WARPS) {
             const int token = page * PAGE_TOKENS + group * PAGE_GROUP;
-            const uint32_t at = s.ring + slot * PAGE_GROUP * DIM * 4;
             wait_copies<1>();
             __syncwarp();
-            clear_unseen<DIM>(at, token, seen, pos);
             float scores[2][4] = {};
-            score_group<DIM>(scores, at, [&](uint32_t q[4], int i) {
+            score_group<DIM>(scores, s.slot, [&](uint32_t q[4], int i) {
                 const uint4 v = load_shared16(queries + i * 512);
                 q[0] = v.x, q[1] = v.y, q[2] = v.z, q[3] = v.w;
             });
-            mix_group(h, scores, at + PAGE_GROUP * DIM * 2, token, seen, pos, a.cap);
             __syncwarp();
-            s.fetch(slot);
+            s.fetch_next_keys();
+            wait_copies<1>();
+            __syncwarp();
+            clear_unseen<DIM>(s.slot, token, seen, pos);
+            mix_group(h, scores, s.slot + PAGE_GROUP * DIM * 2, token, seen, pos, a.cap);
+            __syncwarp();
+            s.fetch_their_values();
         }
         meet_quad(); /* what was found in the page before has been merged */
-        leave_heads<DIM>(h, r.found, warp, shares);
+        leave_heads<DIM>(h, found, warp % ATTEND_WARPS, shares);
         meet_quad();
-        leave_page<DIM>(a, r.found, span_index, span.row, kv_head * shares, shares, page - base);
+        leave_page<DIM>(stage, found, span_index, span.row, kv_head * shares, shares, page - base);
     }
     wait_copies<0>();
 }
 
 /* Query heads by warps 0 .., and where `stores` the key and the value by two more. */
 template <int DIM>
-__device__ __forceinline__ void rotate_heads(const k_rope_args &a, const attend_room &r, const k_span &span,
+__device__ __forceinline__ void rotate_heads(const program_stage &s, const attend_room &r, const k_span &span,
                                              int kv_head, int shares, bool stores) {
+    const k_rope_args &a = s.is.heads.rope;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = a.rot_dims / 2;
     const int64_t row = span.row;
     const bool is_q = warp < shares, is_k = warp == PROGRAM_MOST_HEADS, is_v = warp == PROGRAM_MOST_HEADS + 1;
@@ -148,7 +169,7 @@ __device__ __forceinline__ void rotate_heads(const k_rope_args &a, const attend_
                                : a.v + kv_at;
     float *head = r.heads + warp * DIM;
 #pragma unroll
-    for (int i = 0; i < DIM / 32; i++) head[i * 32 + lane] = __ldcg(from + i * 32 + lane);
+    for (int i = 0; i < DIM / 32; i++) head[i * 32 + lane] = hear(from + i * 32 + lane, s.hears);
     __syncwarp();
     if (!is_v) {
         const float *weight = is_q ? a.q_norm : a.k_norm;
@@ -200,11 +221,12 @@ template <int DIM> __device__ __noinline__ void run_attend(int stage, uint32_t t
         const k_span span = a.spans[index];
         const int newest = span.position / PAGE_TOKENS - first_seen(span.position, a.window, a.chunk) / PAGE_TOKENS;
         const int behind = stop - pair * a.n_splits;
-        rotate_heads<DIM>(s.is.heads.rope, r, span, kv_head, shares, newest >= first && newest < behind);
+        rotate_heads<DIM>(s, r, span, kv_head, shares, newest >= first && newest < behind);
         __syncthreads();
         share_queries<DIM>(r, shares, a.scale);
         __syncthreads();
-        if (threadIdx.x < ATTEND_WARPS * 32) attend_pages<DIM>(a, r, index, span, kv_head, first, behind);
+        if (threadIdx.x < PROGRAM_QUADS * ATTEND_WARPS * 32)
+            attend_pages<DIM>(s, r, index, span, kv_head, first, behind);
         __syncthreads();
     }
 }
@@ -222,25 +244,32 @@ __device__ __forceinline__ void run_merge(int stage, uint32_t turn) {
         const int seen = first_seen(span.position, a.window, a.chunk);
         const int n = span.position / PAGE_TOKENS - seen / PAGE_TOKENS + 1;
         const size_t at = ((size_t)index * a.n_heads + head) * a.n_splits;
-        const float2 *sums = (const float2 *)a.part_sums + at;
-        const float *parts = a.part + at * dim + d, sink = a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
+        const float *sums = (s.hears ? s.told[PROGRAM_PAGE_SUMS] : a.part_sums) + 2 * at;
+        const float *parts = (s.hears ? s.told[PROGRAM_PAGES] : a.part) + at * dim + d;
+        const float sink = a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
         float max = sink, sum = 0, o = 0;
-        for (int p = lane; p < n; p += 32) max = fmaxf(max, __ldcg(sums + p).x);
+        for (int p = lane; p < n; p += 32) max = fmaxf(max, hear(sums + 2 * p, s.hears));
 #pragma unroll
         for (int step = 16; step; step /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, step));
         for (int base = 0; base < n; base += 32) {
-            const float2 mine = base + lane < n ? __ldcg(sums + base + lane) : make_float2(-INFINITY, 0);
-            const float factor = exp2_fast(mine.x - max);
-            const int count = min(32, n - base);
-#pragma unroll 8
-            for (int p = 0; p < count; p++) {
-                const float k = __shfl_sync(~0u, factor, p);
-                sum = fmaf(k, __shfl_sync(~0u, mine.y, p), sum);
-                o = fmaf(k, __ldcg(parts + (size_t)(base + p) * dim), o);
+            const int mine = base + lane, count = min(32, n - base);
+            const float factor = exp2_fast(mine < n ? hear(sums + 2 * mine, s.hears) - max : -INFINITY);
+            const float total = mine < n ? hear(sums + 2 * mine + 1, s.hears) : 0;
+#pragma unroll 1
+            for (int first = 0; first < count; first += 8) {
+                float v[8];
+                hear_apart(v, parts + (size_t)(base + first) * dim, dim, count - first, s.hears);
+#pragma unroll
+                for (int p = 0; p < 8; p++) {
+                    if (first + p == count) break;
+                    const float k = __shfl_sync(~0u, factor, first + p);
+                    sum = fmaf(k, __shfl_sync(~0u, total, first + p), sum);
+                    o = fmaf(k, v[p], o);
+                }
             }
         }
         if (a.sinks) sum += exp2_fast(sink - max);
-        __stcg(a.out + ((size_t)span.row * a.n_heads + head) * dim + d, o / sum);
+        leave_result(s, PROGRAM_FOUND, a.out, ((int64_t)span.row * a.n_heads + head) * dim + d, o / sum);
     }
 }
 

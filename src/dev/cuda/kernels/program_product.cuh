@@ -8,14 +8,15 @@
 
 #include "activate.cuh"
 #include "matvec.cuh"
-#include "program_ring.cuh"
+#include "unit_dot_one.cuh"
+#include "program_tell.cuh"
 
-enum { PROGRAM_BATCH = MATVEC_BATCH * PROGRAM_GROUPS, NORM_THREADS = 256, PIECES = 3 };
+enum { PROGRAM_BATCH = MATVEC_BATCH * PROGRAM_GROUPS, NORM_THREADS = 256 };
 
 /* Where a product's activations and partial sums lie. */
 struct product_room {
     uint32_t digits;
-    float *scales, *part, *x; /* x: what is normed */
+    float *scales, *part, *x, *weights; /* x: what is normed, and the norm's weights */
     int *sums;
 };
 
@@ -26,6 +27,7 @@ template <int GROUP> __device__ __forceinline__ product_room make_product_room(c
     r.sums = (int *)(r.scales + a.n_rows * a.n_units * 2);
     r.part = (float *)((uint8_t *)r.scales + matvec_scale_bytes(a.n_rows, a.n_units, GROUP));
     r.x = (float *)((uint8_t *)r.part + matvec_part_bytes(a.n_rows, PROGRAM_GROUPS));
+    r.weights = r.x + a.n_rows * a.n_in;
     return r;
 }
 
@@ -39,22 +41,51 @@ __device__ __forceinline__ void put_digits(const packed_args &a, const product_r
                         r.sums + row * (width / GROUP));
 }
 
-/* Some loads of a thread are on their way at once. */
-template <int GROUP> __device__ __forceinline__ void stage_plain(const packed_args &a, const product_room &r) {
-    const int per_row = a.n_units * (PACKED_UNIT / 8), all = a.n_rows * per_row;
-    for (int base = threadIdx.x; base < all; base += PIECES * PROGRAM_THREADS) {
-        float v[PIECES][8];
-#pragma unroll
-        for (int j = 0; j < PIECES; j++) {
-            const int i = base + j * PROGRAM_THREADS;
-            if (i < all) read_inputs(v[j], a, i / per_row, i % per_row * 8);
-        }
-#pragma unroll
-        for (int j = 0; j < PIECES; j++) {
-            const int i = base + j * PROGRAM_THREADS;
-            if (i < all) put_digits<GROUP>(a, r, v[j], i / per_row, i % per_row * 8);
-        }
+/* Eight inputs of a row at a time, thread after thread. */
+struct piece {
+    int row, k;
+    __device__ __forceinline__ piece() : row(0), k(threadIdx.x * 8) {}
+    __device__ __forceinline__ void next(int width) { k += PROGRAM_THREADS * 8, settle(width); }
+    __device__ __forceinline__ void settle(int width) {
+        while (k >= width) k -= width, row++;
     }
+};
+
+/* As read_inputs has them. */
+__device__ __forceinline__ void hear_inputs(float v[8], const packed_args &a, int row, int k, bool hears) {
+    const float *x = a.x + row * a.x_stride;
+    if (!a.order && k + 8 <= a.n_in && !(a.x_stride & 3)) return hear_two(v, x + k, x + k + 4, true, hears);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int from = a.order ? __ldg(a.order + k + i) : k + i < a.n_in ? k + i : -1;
+        v[i] = from < 0 ? 0 : hear(x + from, hears);
+    }
+}
+
+/* Loops over inputs are not unrolled: what runs once a stage must not push the loop over units out of the instruction
+ * cache. */
+template <int GROUP>
+__device__ __forceinline__ void stage_plain(const packed_args &a, const product_room &r, bool hears) {
+    const int width = a.n_units * PACKED_UNIT;
+    piece p;
+    p.settle(width);
+#pragma unroll 1
+    for (; p.row < a.n_rows; p.next(width)) {
+        float v[8];
+        hear_inputs(v, a, p.row, p.k, hears);
+        put_digits<GROUP>(a, r, v, p.row, p.k);
+    }
+}
+
+/* The weights of a norm into shared memory, while others finish the stage before. */
+__device__ __forceinline__ void fetch_weights(const program_stage &s, float *to) {
+    if (!s.norm_weight) return;
+    const uint32_t at = shared_address(to);
+    const uint64_t policy = evict_first();
+#pragma unroll 1
+    for (int i = threadIdx.x * 4; i < s.is.product.n_in; i += PROGRAM_THREADS * 4)
+        copy_async16(at + i * 4, s.norm_weight + i, policy);
+    commit_copies();
 }
 
 /* Inputs into shared memory, all threads at once; then the sums of their squares: 256 threads a row, as k_norm has. */
@@ -63,9 +94,14 @@ __device__ __forceinline__ void read_rows(const program_stage &s, float *x, floa
     const int t = threadIdx.x % NORM_THREADS, n = a.n_in;
     for (int row = 0; row < a.n_rows; row++) {
         const float *from = a.x + (s.norm_rows ? __ldg(s.norm_rows + row) : row) * a.x_stride;
-#pragma unroll 4
-        for (int i = threadIdx.x; i < n / 4; i += PROGRAM_THREADS)
-            ((float4 *)(x + row * n))[i] = __ldcg((const float4 *)from + i);
+#pragma unroll 1
+        for (int i = threadIdx.x * 4; i < n; i += PROGRAM_THREADS * 8) {
+            const int other = i + PROGRAM_THREADS * 4;
+            float v[8];
+            hear_two(v, from + i, from + other, other < n, s.hears);
+            *(float4 *)(x + row * n + i) = make_float4(v[0], v[1], v[2], v[3]);
+            if (other < n) *(float4 *)(x + row * n + other) = make_float4(v[4], v[5], v[6], v[7]);
+        }
     }
     __syncthreads();
     for (int row = threadIdx.x / NORM_THREADS; row < a.n_rows; row += PROGRAM_THREADS / NORM_THREADS) {
@@ -84,36 +120,47 @@ __device__ __forceinline__ float norm_scale(const float *sums, int n, float eps)
     return 1 / sqrtf(sum / (float)n + eps);
 }
 
-/* Which input each of eight packed ones is, -1: none; and its weight. */
-__device__ __forceinline__ void read_weights(const program_stage &s, int i, int from[8], float weight[8]) {
+/* Packed inputs k .. k + 7 of a row that is normed. */
+__device__ __forceinline__ void norm_inputs(float v[8], const program_stage &s, const product_room &r, int row, int k,
+                                            float scale) {
     const packed_args &a = s.is.product;
-    const int k = i % (a.n_units * (PACKED_UNIT / 8)) * 8;
+    const float *x = r.x + row * a.n_in;
 #pragma unroll
-    for (int j = 0; j < 8; j++) from[j] = a.order ? __ldg(a.order + k + j) : k + j < a.n_in ? k + j : -1;
+    for (int half = 0; half < 8; half += 4) {
+        float4 w = {1, 1, 1, 1}, at = {};
+        if (!a.order && k + half < a.n_in) { /* rows are whole pieces of four */
+            at = *(const float4 *)(x + k + half);
+            if (s.norm_weight) w = *(const float4 *)(r.weights + k + half);
+        }
+        v[half] = __fmul_rn(__fmul_rn(at.x, scale), w.x), v[half + 1] = __fmul_rn(__fmul_rn(at.y, scale), w.y);
+        v[half + 2] = __fmul_rn(__fmul_rn(at.z, scale), w.z), v[half + 3] = __fmul_rn(__fmul_rn(at.w, scale), w.w);
+    }
+    if (!a.order) return;
 #pragma unroll
-    for (int j = 0; j < 8; j++) weight[j] = s.norm_weight && from[j] >= 0 ? __ldg(s.norm_weight + from[j]) : 1;
+    for (int j = 0; j < 8; j++) {
+        const int from = __ldg(a.order + k + j);
+        const float w = from < 0 || !s.norm_weight ? 1 : r.weights[from];
+        v[j] = from < 0 ? 0 : __fmul_rn(__fmul_rn(x[from], scale), w);
+    }
 }
 
-/* A thread's first weights are read before its turn. */
 template <int GROUP>
 __device__ __forceinline__ void stage_normed(const program_stage &s, const product_room &r, float *sums,
                                              uint32_t turn) {
     const packed_args &a = s.is.product;
-    const int per_row = a.n_units * (PACKED_UNIT / 8), all = a.n_rows * per_row, n = a.n_in;
-    int from[8];
-    float weight[8];
-    read_weights(s, threadIdx.x, from, weight);
+    const int width = a.n_units * PACKED_UNIT;
+    fetch_weights(s, r.weights);
     await_turn(turn);
     read_rows(s, r.x, sums);
+    wait_copies<0>();
     __syncthreads();
-    for (int i = threadIdx.x; i < all; i += PROGRAM_THREADS) {
-        const int row = i / per_row;
-        const float scale = norm_scale(sums + row * 8, n, s.eps), *x = r.x + row * n;
+    piece p;
+    p.settle(width);
+#pragma unroll 1
+    for (; p.row < a.n_rows; p.next(width)) {
         float v[8];
-        if (i != (int)threadIdx.x) read_weights(s, i, from, weight);
-#pragma unroll
-        for (int j = 0; j < 8; j++) v[j] = from[j] < 0 ? 0 : __fmul_rn(__fmul_rn(x[from[j]], scale), weight[j]);
-        put_digits<GROUP>(a, r, v, row, i % per_row * 8);
+        norm_inputs(v, s, r, p.row, p.k, norm_scale(sums + p.row * 8, a.n_in, s.eps));
+        put_digits<GROUP>(a, r, v, p.row, p.k);
     }
 }
 
@@ -130,55 +177,89 @@ __device__ __forceinline__ float meet_slices(const packed_args &a, const float *
 /* Value i of those of a batch from `tile` on. */
 struct output_place {
     int n, row, r, part, out;
-    float *at;
+    int64_t at; /* in the part's results */
 };
 __device__ __forceinline__ output_place find_output(const packed_args &a, int i, int tile) {
     output_place o;
-    o.r = i % PACKED_ROWS, o.row = i / PACKED_ROWS % a.n_rows, o.n = i / PACKED_ROWS / a.n_rows;
-    int t;
-    o.part = find_tile(
-        &t, [&](int p) { return a.parts[p].n_tiles; }, tile + o.n, false);
+    o.r = i % PACKED_ROWS, o.n = i / PACKED_ROWS, o.row = 0;
+    if (a.n_rows > 1) o.row = o.n % a.n_rows, o.n /= a.n_rows;
+    int t = tile + o.n;
+    for (o.part = 0; t >= a.parts[o.part].n_tiles; o.part++) t -= a.parts[o.part].n_tiles;
     o.out = t * PACKED_ROWS + o.r;
-    o.at = a.parts[o.part].out + o.row * a.parts[o.part].out_stride + o.out;
+    o.at = o.row * a.parts[o.part].out_stride + o.out;
     return o;
 }
 
 /* What the thread's first value of a batch is added to. */
-__device__ __forceinline__ float read_before(const packed_args &a, int tile, int count) {
-    if ((int)threadIdx.x >= count * a.n_rows * PACKED_ROWS) return 0;
-    const output_place o = find_output(a, threadIdx.x, tile);
-    return a.parts[o.part].add && o.out < a.parts[o.part].n_out ? __ldcg(o.at) : 0;
+__device__ __forceinline__ float read_before(const program_stage &s, const output_place &o) {
+    const packed_part &to = s.is.product.parts[o.part];
+    return to.add && o.out < to.n_out ? hear(s.before + o.at, s.hears_before) : 0;
+}
+__device__ __forceinline__ float read_first_before(const program_stage &s, int tile, int count) {
+    const packed_args &a = s.is.product;
+    return (int)threadIdx.x < count * a.n_rows * PACKED_ROWS ? read_before(s, find_output(a, threadIdx.x, tile)) : 0;
 }
 
-__device__ __forceinline__ void store_outputs(const packed_args &a, const float *part, int tile, int count,
+__device__ __forceinline__ void store_outputs(const program_stage &s, const float *part, int tile, int count,
                                               float before) {
+    const packed_args &a = s.is.product;
     for (int i = threadIdx.x; i < count * a.n_rows * PACKED_ROWS; i += PROGRAM_THREADS) {
         const output_place o = find_output(a, i, tile);
         const packed_part &to = a.parts[o.part];
         if (o.out >= to.n_out) continue;
         const float sum = finish_output(to, o.out, meet_slices(a, part, o.n, o.row, o.r), a.unit);
-        if (to.add && i != (int)threadIdx.x) before = __ldcg(o.at);
-        __stcg(o.at, to.add ? __fadd_rn(before, sum) : sum);
+        if (i != (int)threadIdx.x) before = read_before(s, o);
+        leave_result(s, o.part, to.out, o.at, to.add ? __fadd_rn(before, sum) : sum);
     }
 }
 
 /* Even tiles are the gate's, the odd one behind each is what it gates. */
-__device__ __forceinline__ void store_gated(const packed_args &a, const float *part, int tile, int count, int act) {
+__device__ __forceinline__ void store_gated(const program_stage &s, const float *part, int tile, int count) {
+    const packed_args &a = s.is.product;
     for (int i = threadIdx.x; i < count / 2 * a.n_rows * PACKED_ROWS; i += PROGRAM_THREADS) {
-        const int r = i % PACKED_ROWS, row = i / PACKED_ROWS % a.n_rows, n = i / PACKED_ROWS / a.n_rows;
+        const int r = i % PACKED_ROWS;
+        int n = i / PACKED_ROWS, row = 0;
+        if (a.n_rows > 1) row = n % a.n_rows, n /= a.n_rows;
         const int out = (tile / 2 + n) * PACKED_ROWS + r;
         const packed_part &gate = a.parts[0], &up = a.parts[1];
         if (out >= gate.n_out) continue;
         const float g = finish_output(gate, out, meet_slices(a, part, 2 * n, row, r), a.unit);
         const float u = finish_output(up, out, meet_slices(a, part, 2 * n + 1, row, r), a.unit);
-        __stcg(gate.out + row * gate.out_stride + out, __fmul_rn(activate(act, g), u));
+        leave_result(s, 0, gate.out, row * gate.out_stride + out, __fmul_rn(activate(s.act, g), u));
     }
 }
 
 /* ---- the stage ---- */
 
+/* How a warp multiplies a step of several rows: lane 4 g + t has row t. */
+template <class UNITS> struct rows_dot {
+    x_view x[1];
+    __device__ __forceinline__ rows_dot(const packed_args &a, const product_room &r) {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, width = a.n_units * PACKED_UNIT;
+        const int column_row = min(g / 2, a.n_rows - 1), lane_row = min(t, a.n_rows - 1);
+        x[0].digits = r.digits + (2 * column_row + g % 2) * (width + 64) + t * 16;
+        x[0].scales = r.scales + lane_row * a.n_units * 2;
+        x[0].sums = r.sums + lane_row * (width / UNITS::SUM);
+    }
+    __device__ __forceinline__ void add(float y[2], const UNITS &units, uint32_t unit, int u) const {
+        float all[1][2] = {{y[0], y[1]}};
+        units.template dot<1>(all, unit, x, u);
+        y[0] = all[0][0], y[1] = all[0][1];
+    }
+};
+
+/* And of one row: lanes with t = 0 have it. */
+template <class UNITS> struct row_dot {
+    x_part x;
+    __device__ __forceinline__ row_dot(const packed_args &a, const product_room &r)
+        : x(r.digits, a.n_units * PACKED_UNIT + 64, r.scales, r.sums) {}
+    __device__ __forceinline__ void add(float y[2], const UNITS &units, uint32_t unit, int u) const {
+        units.dot_one(y, unit, x, u);
+    }
+};
+
 /* Apart from the others, so that each has the registers to itself. */
-template <class UNITS> __device__ __noinline__ void run_product(int index, uint32_t turn) {
+template <class UNITS, class DOT> __device__ __noinline__ void run_product(int index, uint32_t turn) {
     constexpr int GROUP = UNITS::SUM;
     const program_stage &s = stage_of(index);
     const program_stream &tiles = stream_of(s.stream);
@@ -190,40 +271,35 @@ template <class UNITS> __device__ __noinline__ void run_product(int index, uint3
         stage_normed<GROUP>(s, r, state_of().sums, turn);
     } else {
         await_turn(turn);
-        stage_plain<GROUP>(a, r);
+        stage_plain<GROUP>(a, r, s.hears);
     }
-    const int warp = threadIdx.x / 32, group = warp / PACKED_SLICES, lane = threadIdx.x % 32, g = lane / 4,
-              t = lane % 4;
-    const int width = a.n_units * PACKED_UNIT, column_row = min(g / 2, a.n_rows - 1), lane_row = min(t, a.n_rows - 1);
-    x_view x[1];
-    x[0].digits = r.digits + (2 * column_row + g % 2) * (width + 64) + t * 16;
-    x[0].scales = r.scales + lane_row * a.n_units * 2;
-    x[0].sums = r.sums + lane_row * (width / GROUP);
+    const int group = warp_group(), slice = warp_slice(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int first_unit = packed_slice(slice, a.n_units), end_unit = packed_slice(slice + 1, a.n_units);
+    const DOT dot(a, r);
     __syncthreads();
     for (int batch = tiles.first; batch < tiles.end; batch += PROGRAM_BATCH) {
         const int count = min(tiles.end - batch, PROGRAM_BATCH);
-        const float before = s.gates ? 0 : read_before(a, batch, count);
+        const float before = s.gates ? 0 : read_first_before(s, batch, count);
         for (int i = group; i < count; i += PROGRAM_GROUPS) {
-            const int slice = slice_of(warp, batch + i), end = packed_slice(slice + 1, a.n_units);
-            float y[1][2] = {};
-            for (int u = packed_slice(slice, a.n_units); u < end;) {
+            float y[2] = {0, 0};
+            for (int u = first_unit; u < end_unit;) {
                 uint32_t at = ring.wait();
-                for (const int stop = min(u + ring.per_slot, end); u < stop; u++) {
-                    units.template dot<1>(y, at, x, u);
+                for (const int stop = min(u + ring.per_slot, end_unit); u < stop; u++) {
+                    dot.add(y, units, at, u);
                     at += units.bytes(u);
                 }
                 ring.next();
             }
             if (t < a.n_rows) {
                 float *to = r.part + ((i * PACKED_SLICES + slice) * a.n_rows + t) * MATVEC_PART + g;
-                to[0] = y[0][0], to[8] = y[0][1];
+                to[0] = y[0], to[8] = y[1];
             }
         }
         __syncthreads();
         if (s.gates)
-            store_gated(a, r.part, batch, count, s.act);
+            store_gated(s, r.part, batch, count);
         else
-            store_outputs(a, r.part, batch, count, before);
+            store_outputs(s, r.part, batch, count, before);
         if (batch + PROGRAM_BATCH < tiles.end) __syncthreads();
     }
     ring.close();

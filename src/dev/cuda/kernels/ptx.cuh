@@ -37,6 +37,7 @@ __device__ __forceinline__ void mma_half(float c[4], const uint32_t a[4], uint32
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 /* Loads that the compiler may move, so that many are on their way at once. */
 __device__ __forceinline__ uint4 load_shared16(uint32_t a) { return *(const uint4 *)__cvta_shared_to_generic(a); }
+__device__ __forceinline__ uint2 load_shared8(uint32_t a) { return *(const uint2 *)__cvta_shared_to_generic(a); }
 __device__ __forceinline__ uint32_t load_shared4(uint32_t a) { return *(const uint32_t *)__cvta_shared_to_generic(a); }
 __device__ __forceinline__ uint32_t load_shared2(uint32_t a) { return *(const uint16_t *)__cvta_shared_to_generic(a); }
 __device__ __forceinline__ void store_shared4(uint32_t to, uint32_t v) {
@@ -115,6 +116,25 @@ __device__ __forceinline__ uint32_t load_acquire(const uint32_t *from) {
     uint32_t n;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(n) : "l"(from) : "memory");
     return n;
+}
+
+/* Nothing but the word itself, past the first cache. */
+__device__ __forceinline__ void store_relaxed4(void *to, uint32_t v) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+__device__ __forceinline__ uint32_t load_relaxed4(const void *from) {
+    uint32_t v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+}
+/* Four words, each by itself. */
+__device__ __forceinline__ uint4 load_relaxed16(const void *from) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from)
+                 : "memory");
+    return v;
 }
 
 /* ---- numbers ---- */

@@ -1,0 +1,112 @@
+/* unit_dot_one.cuh — one unit of weights (16 rows x 256 inputs) times one row of activations, by one warp.
+ *
+ * Used by programs for steps of one row; the same bits as unit_dot.cuh in fewer instructions. There four lanes finish
+ * the same sums, for one row has two digits and a product has eight columns. Here the pairs of columns are four parts
+ * of the inputs: classes 0 and 1 of the first half, then of the second. A lane shows the tensor core its own part and
+ * zeros for the others, so each lane t finishes the sums of part t, and three steps bring them together in lane 0 of
+ * four. */
+#ifndef KERNELS_UNIT_DOT_ONE_CUH
+#define KERNELS_UNIT_DOT_ONE_CUH
+
+#include "unit_dot.cuh"
+
+/* Where a lane finds the row, and which part of it is the lane's as a column (of the first operand's partner) and as a
+ * row (of the result). */
+struct x_part {
+    uint32_t digits; /* of this lane's digit and column's part */
+    const float *scales;
+    const int *sums;
+    int column, half, step; /* half and step: of the result's part */
+
+    __device__ __forceinline__ x_part(uint32_t digits_at, int column_bytes, const float *row_scales,
+                                      const int *row_sums)
+        : scales(row_scales), sums(row_sums) {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        column = g / 2, half = t / 2, step = t % 2;
+        digits = digits_at + g % 2 * column_bytes + column / 2 * 128 + t * 16 + column % 2 * 8;
+    }
+};
+
+/* Products of a block of both halves: sums of the parts. b: the lane's digits of that block. */
+template <int BITS>
+__device__ __forceinline__ void multiply_parts(int c[4], const uint32_t *w0, const uint32_t *w1, uint2 b, int column) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint32_t a[2][4];
+        Code<BITS>::unpack(h ? w1 : w0, a);
+#pragma unroll
+        for (int step = 0; step < 2; step++) {
+            const bool mine = column == 2 * h + step;
+            mma_digits(c, a[step], mine ? b.x : 0, mine ? b.y : 0);
+        }
+    }
+}
+
+__device__ __forceinline__ float from_lane(float v, int distance) { return __shfl_xor_sync(~0u, v, distance); }
+__device__ __forceinline__ int from_lane(int v, int distance) { return __shfl_xor_sync(~0u, v, distance); }
+
+/* y of lanes with t = 0. unit: where it begins in shared memory; u: its number among the units of its tile. */
+template <int BITS, int GROUP, int SUM>
+__device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_part &x, int u, int zero) {
+    constexpr int F = Code<BITS>::factor, PER = PACKED_X_GROUP / GROUP;
+    const int lane = threadIdx.x % 32, g = lane / 4;
+    const uint32_t scales = unit + BITS * 512;
+    uint32_t w[4 * BITS];
+#pragma unroll
+    for (int i = 0; i < BITS; i++) {
+        const uint4 line = load_shared16(unit + i * 512 + lane * 16);
+        w[4 * i] = line.x, w[4 * i + 1] = line.y, w[4 * i + 2] = line.z, w[4 * i + 3] = line.w;
+    }
+    int c[2][4]; /* [block] */
+    const int *sums = x.sums + (2 * u + x.half) * (PACKED_X_GROUP / SUM);
+#pragma unroll
+    for (int b = 0; b < 2; b++) {
+        c[b][0] = c[b][1] = c[b][2] = c[b][3] = 0;
+        const uint2 digits = load_shared8(x.digits + u * PACKED_UNIT + b * 64);
+        multiply_parts<BITS>(GROUP == 128 ? c[0] : c[b], w + b * BITS, w + (2 + b) * BITS, digits, x.column);
+    }
+    float v[2] = {0, 0};
+#pragma unroll
+    for (int b = 0; b < (GROUP == 128 ? 1 : 2); b++) {
+        int t0 = c[b][0] * 128 + c[b][1], t1 = c[b][2] * 128 + c[b][3];
+        const int j = GROUP == 32 ? 2 * b + x.step : GROUP == 64 ? b : 0; /* the group of the half */
+        if (GROUP > 32) t0 = t0 * F + from_lane(t0, 1), t1 = t1 * F + from_lane(t1, 1);
+        int sum = 0;
+#pragma unroll
+        for (int i = 0; i < GROUP / SUM; i++) sum += sums[j * (GROUP / SUM) + i];
+        const int off = zero * sum * (GROUP == 32 && !x.step ? 1 : F);
+        const float2 d = halves(load_shared4(scales + (x.half * PER + j) * 32 + g * 4));
+        v[0] = fmaf(d.x, (float)(t0 - off), v[0]);
+        v[1] = fmaf(d.y, (float)(t1 - off), v[1]);
+    }
+    const float k0 = x.scales[2 * u] * (1.0f / F), k1 = x.scales[2 * u + 1] * (1.0f / F);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const float s = GROUP == 32 ? fmaf(v[r], F, from_lane(v[r], 1)) : v[r];
+        y[r] = fmaf(k1, from_lane(s, 2), fmaf(k0, s, y[r]));
+    }
+}
+
+/* ---- kinds of units ---- */
+
+/* All of one kind, and each of its own: as unit_dot.cuh has them, for one row. */
+template <int BITS, int GROUP> struct same_units_one : same_units<BITS, GROUP, PACKED_PLAIN> {
+    __device__ __forceinline__ same_units_one(const packed_args &a) : same_units<BITS, GROUP, PACKED_PLAIN>(a) {}
+    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u) const {
+        unit_dot_one<BITS, GROUP, GROUP>(y, unit, x, u, this->zero);
+    }
+};
+struct mixed_units_one : mixed_units {
+    __device__ __forceinline__ mixed_units_one(const packed_args &a) : mixed_units(a) {}
+    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u) const {
+        switch (__ldg(&table[u].kind)) {
+#define X(bits, group)                                                                                                 \
+    case PACKED_KIND(bits, group):                                                                                     \
+        return unit_dot_one<bits, group, SUM>(y, unit, x, u, 1 << (bits - 1));
+            PACKED_MIXES(X)
+#undef X
+        }
+    }
+};
+
+#endif
