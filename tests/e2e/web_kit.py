@@ -141,6 +141,9 @@ class PageKit(unittest.TestCase):
         """Waits for an expression in the page (its policy forbids what Playwright does for this)."""
         wait_until(lambda: self.page.evaluate(condition), SLOW / 1000, 0.02)
 
+    def has_messages(self, n):
+        self.until("document.querySelectorAll('.message').length === %d" % n)
+
     def set(self, **settings):
         """Settings as the page keeps them."""
         self.page.evaluate("s => localStorage.setItem('quipu.settings', JSON.stringify(s))", settings)

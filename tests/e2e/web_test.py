@@ -160,10 +160,10 @@ class Chatting(PageKit):
         page.locator(".message.assistant").first.locator("[data-act=retry]").click()
         self.done()
         self.assertEqual(self.answer(), "second answer")
-        self.assertEqual(page.locator(".message").count(), 2)
+        self.has_messages(2)
         self.assertEqual(self.last().locator(".place").inner_text(), "2 / 2")
         self.last().locator("[data-act=previous]").click()
-        self.assertEqual(page.locator(".message").count(), 4, "what followed the first answer is there again")
+        self.has_messages(4)  # what followed the first answer is there again
         self.assertEqual(
             page.locator(".message.assistant .prose:not(.small-prose)").all_inner_texts(), ["first answer", "follow-up"]
         )
@@ -177,6 +177,7 @@ class Chatting(PageKit):
         self.assertEqual(page.locator(".message.user .place").inner_text(), "2 / 2")
         page.locator(".message.user").hover()
         page.locator(".message.user [data-act=previous]").click()
+        self.has_messages(4)
         self.assertEqual(page.locator(".bubble").all_inner_texts(), ["one", "two"])
 
     def test_editing_an_answer_and_leaving_it(self):
@@ -198,9 +199,9 @@ class Chatting(PageKit):
         self.play("b", question="two")
         self.page.locator(".message.user").last.hover()
         self.page.locator(".message.user").last.locator("[data-act=erase]").click()
-        self.assertEqual(self.page.locator(".message").count(), 2)
+        self.has_messages(2)
         self.page.click(".toast button")
-        self.until("document.querySelectorAll('.message').length === 4")
+        self.has_messages(4)
 
     def test_several_conversations_and_reload(self):
         self.play("answer one", question="first talk")
@@ -410,7 +411,7 @@ class Running(PageKit):
         self.last().get_by_role("button", name="Try again").click()
         self.done()
         self.assertEqual(self.answer(), "there")
-        self.assertEqual(self.page.locator(".message").count(), 2, "the attempt that failed is gone")
+        self.has_messages(2)  # the attempt that failed is gone
 
     def test_server_that_went_away(self):
         self.allowed = "ERR_|Failed to load"
