@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# fuzz.sh SECONDS — builds every tests/fuzz/*.c with libFuzzer, ASan and UBSan, and runs each for SECONDS from its
+# fuzz.sh SECONDS [SEED] — builds every tests/fuzz/*.c with libFuzzer, ASan and UBSan, and runs each for SECONDS from its
 # seeds. What it finds lies in build-fuzz/artefacts, what it learns in build-fuzz/corpus, where the next run goes on.
+# With a SEED inputs are drawn in the same order every time: a check judges what was changed, not its luck.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-readonly seconds=${1:-60} build=build-fuzz
+readonly seconds=${1:-60} seed=${2:-0} build=build-fuzz # 0: another order each time
 
 shopt -s nullglob
 targets=(tests/fuzz/*.c)
@@ -26,7 +27,7 @@ for target in "${targets[@]}"; do
     mkdir -p "$build/artefacts" "$build/corpus/$name"
     log=$build/artefacts/$name.log
     # One input may take a second; the memory limit is what a hostile file must not exceed.
-    options=(-max_total_time="$seconds" -timeout=1 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1
+    options=(-max_total_time="$seconds" -seed="$seed" -timeout=1 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1
         -artifact_prefix="$build/artefacts/$name-" "$build/corpus/$name" "tests/fuzz/seeds/$name")
     if tools/fixed_addresses.sh "$build/fuzz/fuzz_$name" "${options[@]}" >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
