@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# fuzz.sh SECONDS [SEED] — builds every tests/fuzz/*.c with libFuzzer, ASan and UBSan, and runs each for SECONDS from its
-# seeds. What it finds lies in build-fuzz/artefacts, what it learns in build-fuzz/corpus, where the next run goes on.
-# With a SEED inputs are drawn in the same order every time: a check judges what was changed, not its luck.
+# fuzz.sh SECONDS [SEED] — builds every tests/fuzz/*.c with libFuzzer, ASan and UBSan, and runs each for SECONDS
+# from its seeds. What it finds lies in build-fuzz/artefacts, what it learns in build-fuzz/corpus, where the next run
+# goes on. With a SEED inputs are drawn in the same order every time: a check judges what was changed, not its luck.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly seconds=${1:-60} seed=${2:-0} build=build-fuzz # 0: another order each time
