@@ -2,8 +2,8 @@
  *
  * The walk over tiles is tiles_matmul.inc; here is only what a vector is. 4 x 3 sums, 3 inputs and a weight fill the
  * 16 registers. */
+#include "avx2_sum.h"
 #include "cpu.h"
-#include <immintrin.h>
 #include <string.h>
 
 typedef float elem;
@@ -34,20 +34,10 @@ static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, 
     return type == QUANT_F32 ? _mm256_load_ps((const void *)bytes) : from_16(type, bytes);
 }
 
-static inline float acc_sum(acc a) {
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
-/* As acc_sum, of four at a time. */
+static inline float acc_sum(acc a) { return sum_across(sum_halves(a)); }
 static inline void acc_sum_four(float *to, acc a, acc b, acc c, acc d) {
-    const acc all[4] = {a, b, c, d};
-    __m128 v[4];
-    for (int i = 0; i < 4; i++) v[i] = _mm_add_ps(_mm256_castps256_ps128(all[i]), _mm256_extractf128_ps(all[i], 1));
-    const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(v[0], v[1]), _mm_unpackhi_ps(v[0], v[1]));
-    const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(v[2], v[3]), _mm_unpackhi_ps(v[2], v[3]));
-    _mm_storeu_ps(to, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
+    const __m128 fours[4] = {sum_halves(a), sum_halves(b), sum_halves(c), sum_halves(d)};
+    sum_four_across(to, fours);
 }
 
 static inline void pack_row(elem *to, const float *x, int64_t n) { memcpy(to, x, (size_t)n * sizeof *to); }

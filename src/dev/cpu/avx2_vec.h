@@ -4,7 +4,7 @@
 #ifndef DEV_CPU_AVX2_VEC_H
 #define DEV_CPU_AVX2_VEC_H
 
-#include <immintrin.h>
+#include "avx2_sum.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -59,11 +59,7 @@ static inline vec vec_scale(vec v, vec n) {
 }
 
 static inline float vec_first(vec v) { return _mm256_cvtss_f32(v); }
-static inline float vec_sum(vec v) {
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
+static inline float vec_sum(vec v) { return sum_across(sum_halves(v)); }
 static inline float vec_greatest(vec v) {
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));

@@ -3,17 +3,15 @@
  * The walk over tiles is tiles_matmul.inc; here is only what a vector is. 6 x 4 sums, 6 inputs and a weight leave
  * one of the 32 registers free; 10 loads feed 24 multiply-adds, and widening a weight, which takes the same units on
  * Intel's processors, serves six of them. */
+#include "avx512_acc.h"
 #include "cpu.h"
-#include <immintrin.h>
 #include <string.h>
 
 typedef float elem;
 typedef __m512 vec;
-typedef __m512 acc;
 enum { LANES = 16, TILE_ROWS = 6, TILE_COLS = 4, PANEL_TILES = 24, STREAMS = 8 };
 
 static inline vec vec_load(const elem *from) { return _mm512_loadu_ps(from); }
-static inline acc acc_zero(void) { return _mm512_setzero_ps(); }
 static inline acc vec_mac(acc a, vec x, vec w) { return _mm512_fmadd_ps(x, w, a); }
 
 static inline vec from_bf16(__m256i bits) {
@@ -32,26 +30,6 @@ static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, 
     if (type == QUANT_F32) return _mm512_maskz_loadu_ps(lanes, row + 4 * k);
     const __m256i bits = _mm256_maskz_loadu_epi16(lanes, row + 2 * k);
     return type == QUANT_F16 ? _mm512_cvtph_ps(bits) : from_bf16(bits);
-}
-
-static inline float acc_sum(acc a) {
-    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
-/* As acc_sum, of four at a time. */
-static inline void acc_sum_four(float *to, acc a, acc b, acc c, acc d) {
-    const acc all[4] = {a, b, c, d};
-    __m128 v[4];
-    for (int i = 0; i < 4; i++) {
-        const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(all[i]), _mm512_extractf32x8_ps(all[i], 1));
-        v[i] = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    }
-    const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(v[0], v[1]), _mm_unpackhi_ps(v[0], v[1]));
-    const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(v[2], v[3]), _mm_unpackhi_ps(v[2], v[3]));
-    _mm_storeu_ps(to, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
 }
 
 static inline void pack_row(elem *to, const float *x, int64_t n) { memcpy(to, x, (size_t)n * sizeof *to); }

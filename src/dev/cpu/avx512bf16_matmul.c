@@ -2,17 +2,15 @@
  *
  * The walk over tiles is tiles_matmul.inc; a vector is 32 BF16 values and nothing is widened. Exact precision and
  * the other formats keep the kernels of avx512. The instruction flushes subnormal numbers to zero. */
+#include "avx512_acc.h"
 #include "cpu.h"
-#include <immintrin.h>
 #include <string.h>
 
 typedef uint16_t elem;
 typedef __m512i vec;
-typedef __m512 acc;
 enum { LANES = 32, TILE_ROWS = 4, TILE_COLS = 6, PANEL_TILES = 16, STREAMS = 8 };
 
 static inline vec vec_load(const elem *from) { return _mm512_loadu_si512(from); }
-static inline acc acc_zero(void) { return _mm512_setzero_ps(); }
 static inline acc vec_mac(acc a, vec x, vec w) { return _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)w); }
 
 static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k) { return _mm512_loadu_si512(row + 2 * k); }
@@ -20,26 +18,6 @@ static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k) { ret
 /* The first n lanes; the rest are zeros and their memory is not touched. */
 static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, int n) {
     return _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), row + 2 * k);
-}
-
-static inline float acc_sum(acc a) {
-    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
-/* As acc_sum, of four at a time. */
-static inline void acc_sum_four(float *to, acc a, acc b, acc c, acc d) {
-    const acc all[4] = {a, b, c, d};
-    __m128 v[4];
-    for (int i = 0; i < 4; i++) {
-        const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(all[i]), _mm512_extractf32x8_ps(all[i], 1));
-        v[i] = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    }
-    const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(v[0], v[1]), _mm_unpackhi_ps(v[0], v[1]));
-    const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(v[2], v[3]), _mm_unpackhi_ps(v[2], v[3]));
-    _mm_storeu_ps(to, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
 }
 
 static inline void pack_row(elem *to, const float *x, int64_t n) {
