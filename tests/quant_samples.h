@@ -23,7 +23,8 @@ static const sample_format sample_formats[] = {
     {QUANT_AWQ, 0},   {QUANT_AWQ_GEMV, 0}, {QUANT_Q4_0, 0},    {QUANT_Q4_1, 0},   {QUANT_Q5_0, 0},  {QUANT_Q5_1, 0},
     {QUANT_Q8_0, 0},  {QUANT_Q2_K, 0},     {QUANT_Q3_K, 0},    {QUANT_Q4_K, 0},   {QUANT_Q5_K, 0},  {QUANT_Q6_K, 0},
     {QUANT_IQ1_S, 0}, {QUANT_IQ1_M, 0},    {QUANT_IQ2_XXS, 0}, {QUANT_IQ2_XS, 0}, {QUANT_IQ2_S, 0}, {QUANT_IQ3_XXS, 0},
-    {QUANT_IQ3_S, 0}, {QUANT_IQ4_NL, 0},   {QUANT_IQ4_XS, 0},  {QUANT_TQ1_0, 0},  {QUANT_TQ2_0, 0}, {QUANT_MXFP4, 0},
+    {QUANT_IQ3_S, 0}, {QUANT_IQ4_NL, 0},   {QUANT_IQ4_XS, 0},  {QUANT_TQ1_0, 0},  {QUANT_TQ2_0, 0}, {QUANT_GPTQ, 36},
+    {QUANT_GPTQ, 40}, {QUANT_MXFP4, 0},
 };
 
 /* What GPUs keep as whole numbers: all but the last, whose scales are powers. */
@@ -121,8 +122,9 @@ static inline void sample_exl2(sample *s) {
     }
 }
 
-/* GPTQ with `bits`, or AWQ; groups of 32. `ordered`: scattered g_idx. */
-static inline void sample_gptq(sample *s, int bits, bool ordered) {
+/* GPTQ with `bits`, or AWQ; groups of 32. `ordered`: scattered g_idx; `symmetric`, of 4 or 8 bits: all zeros half of
+ * the codes. */
+static inline void sample_gptq(sample *s, int bits, bool ordered, bool symmetric) {
     quant_matrix *m = &s->m;
     m->bits = bits;
     m->group = 32;
@@ -133,7 +135,9 @@ static inline void sample_gptq(sample *s, int bits, bool ordered) {
     const bool gemv = m->type->id == QUANT_AWQ_GEMV;
     const size_t words = gemv ? ((groups + 7) / 8 + 3) / 4 * 4 : 0;
     sample_part(s, 0, (size_t)m->n_in * columns * (size_t)bits / 8);
-    sample_part(s, 1, gemv ? columns * words * 4 : groups * columns * (size_t)bits / 8);
+    const size_t zero_bytes = gemv ? columns * words * 4 : groups * columns * (size_t)bits / 8;
+    uint8_t *zeros = sample_part(s, 1, zero_bytes);
+    if (symmetric) memset(zeros, bits == 8 ? 0x80 : 0x77, zero_bytes);
     const size_t n_scales = gemv ? columns * words * 8 : groups * columns;
     sample_halves(sample_part(s, 2, n_scales * 2), n_scales);
     if (!ordered) return;
@@ -144,15 +148,16 @@ static inline void sample_gptq(sample *s, int bits, bool ordered) {
     }
 }
 
-/* variant: bits of GPTQ, plus 16 for a scattered order; ignored elsewhere. n_in a multiple of 256. */
+/* variant: bits of GPTQ, plus 16 for a scattered order, 32 for symmetric ones; ignored elsewhere. n_in a multiple of
+ * 256. */
 static inline void sample_open(sample *s, quant_id id, int variant, int64_t n_out, int64_t n_in) {
     *s = (sample){.m = {.type = quant_type_of(id), .n_out = n_out, .n_in = n_in}};
     if (id == QUANT_EXL2)
         sample_exl2(s);
     else if (id == QUANT_GPTQ)
-        sample_gptq(s, variant % 16, variant >= 16);
+        sample_gptq(s, variant % 16, variant & 16, variant & 32);
     else if (id == QUANT_AWQ || id == QUANT_AWQ_GEMV)
-        sample_gptq(s, 4, false);
+        sample_gptq(s, 4, false, false);
     else
         sample_blocks(s, sample_goldens);
     qp_error err = {0};

@@ -211,13 +211,25 @@ static bool zeros_fit(const quant_matrix *m) {
     return true;
 }
 
+/* Whether all zeros are one number, as those of symmetric weights are. 8 fields fill `bits` bytes. */
+static bool zeros_are_one(const quant_matrix *m) {
+    const uint8_t *fields = m->parts[ZEROS];
+    const size_t bytes = m->part_bytes[ZEROS], period = (size_t)m->bits, n = bytes * 8 / period;
+    const uint32_t first = bits_code(fields, 0, 1, 0, (unsigned)m->bits);
+    for (size_t i = 1; i < 8 && i < n; i++)
+        if (bits_code(fields, 0, 1, i, (unsigned)m->bits) != first) return false;
+    return bytes <= period || !memcmp(fields, fields + period, bytes - period);
+}
+
 static bool run(quant_run *out, const quant_matrix *m, int64_t k) {
     const int64_t whole = m->n_in / m->group * m->group;
+    const bool is_one = zeros_are_one(m);
     *out = (quant_run){.begin = k,
                        .end = k < whole ? whole : m->n_in,
                        .bits = m->bits,
                        .group = k < whole ? m->group : (int)(m->n_in - whole),
-                       .scales = QUANT_SCALES_ZERO,
+                       .scales = is_one ? QUANT_SCALES_PLAIN : QUANT_SCALES_ZERO,
+                       .zero = is_one ? (int)bits_code(m->parts[ZEROS], 0, 1, 0, (unsigned)m->bits) + m->zero_add : 0,
                        .unit = 1};
     return out->group % QUANT_TILE_DEPTH == 0 && (m->order || !m->parts[G_IDX]) && zeros_fit(m);
 }

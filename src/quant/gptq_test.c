@@ -156,6 +156,34 @@ static void gptq_unequal_groups(void **state) {
     destroy(&x);
 }
 
+/* Zeros that are one number are told once; one that differs, the first, the last or in between, takes that back. */
+static void gptq_one_zero(void **state) {
+    static const plan plans[] = {{64, 32, 4, 32, 1, 0, QUANT_F16},
+                                 {64, 32, 3, 32, 1, 2, QUANT_F16},
+                                 {64, 32, 2, 32, 1, 0, QUANT_F16},
+                                 {64, 32, 8, 32, 0, 0, QUANT_F16}};
+    static const size_t odd[] = {0, 21, 63, 64};
+    for (size_t i = 0; i < HARNESS_COUNT(plans); i++) {
+        const plan *p = &plans[i];
+        const size_t n = 64, words = n * (size_t)p->bits / 32;
+        const int one = 1 << (p->bits - 1);
+        matrix x;
+        build_gptq(&x, p);
+        assert_int_equal(quant_open(&x.m, "w", NULL), QP_OK);
+        for (size_t o = 0; o < HARNESS_COUNT(odd); o++) {
+            quant_run r;
+            memset(x.zeros, 0, words * 4);
+            for (size_t c = 0; c < n; c++)
+                put(x.zeros, 0, 1, c, (unsigned)p->bits, (uint32_t)(one - p->zero_add - (c == odd[o])));
+            assert_true(quant_gptq.run(&r, &x.m, 0));
+            assert_int_equal(r.scales, odd[o] < n ? QUANT_SCALES_ZERO : QUANT_SCALES_PLAIN);
+            if (odd[o] == n) assert_int_equal(r.zero, one);
+            assert_true(tile_check(&x.m));
+        }
+        destroy(&x);
+    }
+}
+
 /* K = 64, N = 8, two groups of 32; code (3 k + n) mod 16, zeros 6 + n and 7 + n. */
 static void gptq_example(void **state) {
     uint32_t weight[8 * 8] = {0}, v1[2] = {0}, v2[2] = {0};
@@ -331,10 +359,10 @@ static void refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gptq_round_trips), cmocka_unit_test(gptq_unequal_groups),
-        cmocka_unit_test(gptq_example),     cmocka_unit_test(gptq_order_is_stable),
-        cmocka_unit_test(awq_round_trips),  cmocka_unit_test(awq_example),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(gptq_round_trips),     cmocka_unit_test(gptq_unequal_groups),
+        cmocka_unit_test(gptq_one_zero),        cmocka_unit_test(gptq_example),
+        cmocka_unit_test(gptq_order_is_stable), cmocka_unit_test(awq_round_trips),
+        cmocka_unit_test(awq_example),          cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
