@@ -157,6 +157,7 @@ static void group_rows(const rows_job *j, const quant_run *run, float *const *pa
     }
 }
 
+#include "quant_fine_rows.inc"
 #include "quant_panel.inc"
 
 static void run(const cpu_matmul_block *b) {
