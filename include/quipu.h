@@ -178,8 +178,8 @@ typedef enum qp_cache_type {
 typedef struct qp_model_options {
     size_t size;
     const char *device; /* NULL or "auto": the best found; "cpu"; "cuda", or "cuda:1" for the second GPU */
-    /* NULL: the best the machine has; else "ref", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16" or "amx", on
-     * 64-bit ARM "neon", "dotprod" or "i8mm" */
+    /* NULL: the best the machine has; else "ref", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx" or
+     * "amxint8", on 64-bit ARM "neon", "dotprod" or "i8mm" */
     const char *cpu_level;
     int threads;      /* 0: physical cores that the process may use */
     bool pin_threads; /* bind each worker to a core */

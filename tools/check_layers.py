@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-ISA = ("avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx", "neon", "dotprod", "i8mm")
+ISA = ("avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx", "amxint8", "neon", "dotprod", "i8mm")
 OUTSIDE = ("cli", "server")  # these see the library from outside and may talk to the system
 # What may appear only in files whose path matches; checked in code without its comments and strings.
 CONFINED = [

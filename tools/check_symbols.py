@@ -41,7 +41,7 @@ def isa_objects(build):
 def check_isa(build):
     for path in isa_objects(build):
         name = os.path.basename(path)
-        if not re.match(r"(avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|neon|dotprod|i8mm)_\w+\.c\.o$", name):
+        if not re.match(r"(avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|amxint8|neon|dotprod|i8mm)_\w+\.c\.o$", name):
             continue
         exports = defined(path)
         if len(exports) != 1:

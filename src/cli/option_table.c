@@ -220,7 +220,7 @@ const option_row option_rows[] = {
     INTS("threads", 0, threads_list, GROUP_MACHINE, FOR_BENCH, 1, 1024, NULL,
          "CPU threads, one after the other (default: the physical cores that the process may use)"),
     CHOICE("cpu", cpu, GROUP_MACHINE, RUNNING,
-           "ref|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|neon|dotprod|i8mm", NULL,
+           "ref|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|amxint8|neon|dotprod|i8mm", NULL,
            "instructions to use (default: the best that the machine has)"),
     FLAG("pin-threads", 0, pin_threads, GROUP_MACHINE, RUNNING, "bind each thread to a core"),
 

@@ -135,7 +135,7 @@ static const struct {
     {"generate", {"-p", "a", "--ids=b"}, "--prompt or --ids, not both"},
     {"generate",
      {"--cpu", "sse"},
-     "--cpu: found 'sse', allowed are ref|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|neon|dotprod|i8mm"},
+     "--cpu: found 'sse', allowed are ref|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|amxint8|neon|dotprod|i8mm"},
     {"generate", {"--cpu", "avx"}, "allowed are ref|avx2"},
     {"generate", {"--cache=q5"}, "allowed are fp16|fp32|q8|q6|q4"},
     {"generate", {"word"}, "takes options only, found 'word'; a text is given with -p"},

@@ -73,7 +73,7 @@
     X(MODEL, split, "split", 0, TEXT, 0, 0, NULL, NULL, "auto|GIB,GIB..",                                              \
       "cut the model among several GPUs: as much as fits, or so many GiB (or layers, 16L,16L) of each")                \
     X(MODEL, cpu_level, "cpu", 0, CHOICE, 0, 0,                                                                        \
-      "ref|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|neon|dotprod|i8mm", NULL, "LEVEL",                            \
+      "ref|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|amxint8|neon|dotprod|i8mm", NULL, "LEVEL",                    \
       "instructions to use (default: the best that the machine has)")                                                  \
     X(MODEL, threads, "threads", 0, INT, 1, 1024, NULL, NULL, "N",                                                     \
       "CPU threads (default: the physical cores that the process may use)")                                            \

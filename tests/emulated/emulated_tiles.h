@@ -19,40 +19,40 @@ static _Thread_local struct {
     bool is_configured;
 } emulated;
 
-static void emulated_configure(const tile_config *config) {
+static inline void emulated_configure(const tile_config *config) {
     emulated.config = *config;
     emulated.is_configured = true;
     memset(emulated.rows, 0xAA, sizeof emulated.rows);
 }
 
-static void emulated_release(void) { emulated.is_configured = false; }
+static inline void emulated_release(void) { emulated.is_configured = false; }
 
-static void emulated_zero(int tile) {
+static inline void emulated_zero(int tile) {
     assert(emulated.is_configured);
     memset(emulated.rows[tile], 0, sizeof emulated.rows[tile]);
 }
 
-static void emulated_load(int tile, const void *from, size_t pitch) {
+static inline void emulated_load(int tile, const void *from, size_t pitch) {
     emulated_zero(tile);
     for (int r = 0; r < emulated.config.rows[tile]; r++)
         memcpy(emulated.rows[tile][r], (const uint8_t *)from + (size_t)r * pitch, emulated.config.row_bytes[tile]);
 }
 
-static void emulated_store(int tile, void *to, size_t pitch) {
+static inline void emulated_store(int tile, void *to, size_t pitch) {
     assert(emulated.is_configured);
     for (int r = 0; r < emulated.config.rows[tile]; r++)
         memcpy((uint8_t *)to + (size_t)r * pitch, emulated.rows[tile][r], emulated.config.row_bytes[tile]);
 }
 
 /* Two neighbouring BF16, widened. */
-static void emulated_pair(float *out, const uint8_t *at) {
+static inline void emulated_pair(float *out, const uint8_t *at) {
     uint32_t bits;
     memcpy(&bits, at, sizeof bits);
     const uint32_t wide[2] = {bits << 16, bits & 0xFFFF0000};
     memcpy(out, wide, sizeof wide);
 }
 
-static void emulated_product(int sums, int a, int b) {
+static inline void emulated_product(int sums, int a, int b) {
     assert(emulated.is_configured && emulated.config.row_bytes[sums] == emulated.config.row_bytes[b]);
     for (int m = 0; m < emulated.config.rows[sums]; m++)
         for (int n = 0; n < emulated.config.row_bytes[b] / 4; n++) {
@@ -69,15 +69,34 @@ static void emulated_product(int sums, int a, int b) {
         }
 }
 
+/* Four neighbouring bytes times four, whole numbers of 32 bits. */
+static inline void emulated_bytes(int sums, int a, int b) {
+    assert(emulated.is_configured && emulated.config.row_bytes[sums] == emulated.config.row_bytes[b]);
+    assert(emulated.config.rows[sums] == emulated.config.rows[a]);
+    assert(emulated.config.row_bytes[a] == 4 * emulated.config.rows[b]);
+    for (int m = 0; m < emulated.config.rows[sums]; m++) {
+        int32_t row[16];
+        memcpy(row, emulated.rows[sums][m], sizeof row);
+        for (int k = 0; k < emulated.config.row_bytes[a]; k++) {
+            const int x = (int8_t)emulated.rows[a][m][k];
+            const int8_t *w = (const int8_t *)emulated.rows[b][k / 4];
+            for (int n = 0; n < emulated.config.row_bytes[b] / 4; n++) row[n] += x * w[4 * n + k % 4];
+        }
+        memcpy(emulated.rows[sums][m], row, sizeof row);
+    }
+}
+
 #undef _tile_zero
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
+#undef _tile_dpbssd
 #define tiles_configure emulated_configure
 #define tiles_release emulated_release
 #define _tile_zero emulated_zero
 #define _tile_loadd emulated_load
 #define _tile_stored emulated_store
 #define _tile_dpbf16ps emulated_product
+#define _tile_dpbssd emulated_bytes
 
 #endif

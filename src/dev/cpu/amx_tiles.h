@@ -1,8 +1,8 @@
-/* amx_tiles.h — the tile unit's configuration and the rounding to what it multiplies, for amx_*.c only.
+/* amx_tiles.h — the tile unit's configuration and the rounding to what it multiplies, for amx*_*.c only.
  *
  * Tricky: gcc 12's intrinsic for the tile configuration does not tell the compiler that it reads all 64 bytes, so it
- * is inline assembly here, with the whole object as operand. Loads and stores of tiles carry a memory clobber in both
- * compilers. */
+ * is inline assembly here, with the whole object as operand. Stores of tiles carry a memory clobber in both compilers;
+ * gcc's loads do not: behind what was written for tiles in the same function stands a barrier, or such a store. */
 #ifndef DEV_CPU_AMX_TILES_H
 #define DEV_CPU_AMX_TILES_H
 
@@ -33,6 +33,8 @@ static inline tile_config tiles_full(void) {
 }
 
 static inline void tiles_configure(const tile_config *config) { __asm__ volatile("ldtilecfg %0" ::"m"(*config)); }
+/* What was written before is in memory for tiles that are loaded after. */
+static inline void tiles_barrier(void) { __asm__ volatile("" ::: "memory"); }
 static inline void tiles_release(void) { __asm__ volatile("tilerelease"); }
 
 /* 16 floats to BF16, to nearest even, in the low halves; NaN stays NaN. */

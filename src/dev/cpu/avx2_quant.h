@@ -28,6 +28,7 @@ static inline ivec i_load_table(const uint8_t *table) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table));
 }
 static inline ivec i_table(ivec table, ivec index) { return _mm256_shuffle_epi8(table, index); }
+static inline ivec i_kept(ivec codes, ivec base) { return codes; } /* products take the base off */
 static inline fvec f_of(ivec v) { return _mm256_cvtepi32_ps(v); }
 static inline fvec f_set(float x) { return _mm256_set1_ps(x); }
 static inline fvec f_load(const float *from) { return _mm256_loadu_ps(from); }

@@ -26,6 +26,7 @@ static inline void dots_step(dots *sum, ivec codes, const int8_t *x, int j, int 
     *sum = _mm512_dpbusd_epi32(*sum, codes, four_inputs(x));
 }
 static inline ivec dots_end(const dots *sum) { return *sum; }
+static inline ivec i_kept(ivec codes, ivec base) { return codes; } /* products take the base off */
 
 typedef int32_t __attribute__((may_alias)) four_bytes;
 

@@ -3,8 +3,8 @@
  * An op of dev.h arrives at a cpu_* wrapper (cpu_matmul.c, cpu_rows.c, cpu_attend.c), which splits its arguments into
  * tasks for the pool; a task calls kernels out of the device's three tables. The kernels live in <isa>_*.c, one const
  * table per file and nothing else exported. Opening lays the tables over each other, ref <- avx2 <- avx512 <-
- * avx512bf16 <- amx, on 64-bit ARM ref <- neon <- dotprod <- i8mm: where a level has no kernel of its own, the one
- * below stays. Intrinsics only in <isa>_*.c. */
+ * avx512bf16 <- amx <- amxint8, on 64-bit ARM ref <- neon <- dotprod <- i8mm: where a level has no kernel of its own,
+ * the one below stays. Intrinsics only in <isa>_*.c. */
 #ifndef DEV_CPU_CPU_H
 #define DEV_CPU_CPU_H
 
@@ -143,7 +143,7 @@ extern const cpu_row_ops cpu_row_ref;
 extern const cpu_attend_ops cpu_attend_ref;
 #if defined(__x86_64__)
 extern const cpu_matmul_ops cpu_matmul_avx2, cpu_matmul_avx512, cpu_matmul_avx512bf16, cpu_matmul_amx;
-extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avxvnni, cpu_quant_avx512vnni;
+extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avxvnni, cpu_quant_avx512vnni, cpu_quant_amxint8;
 extern const cpu_row_ops cpu_row_avx2, cpu_row_avx512;
 extern const cpu_attend_ops cpu_attend_avx2, cpu_attend_avx512, cpu_attend_amx;
 #elif defined(__aarch64__)

@@ -39,7 +39,8 @@ typedef struct step {
 /* The i-th level with an attention of its own, or NULL. */
 static const char *tried_level(int i) {
     for (int at = 0; level_name(at); at++) {
-        const bool is_same = !strncmp(level_name(at), "avx512", 6) && strcmp(level_name(at), "avx512");
+        const bool is_same = (!strncmp(level_name(at), "avx512", 6) && strcmp(level_name(at), "avx512")) ||
+                             !strcmp(level_name(at), "amxint8");
         if (!is_same && !i--) return level_name(at);
     }
     return NULL;

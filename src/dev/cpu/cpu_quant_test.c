@@ -1,5 +1,5 @@
-/* cpu_quant_test.c — products with quantised weights: every format on every level of this machine, packed and
- * unpacked, against sums in double over the slow exact unpack; and row by row bit for bit. */
+/* cpu_quant_test.c — products with quantised weights: every format on every level of this machine and on emulated
+ * tiles, packed and unpacked, against sums in double over the slow exact unpack; and row by row bit for bit. */
 #include "levels.h"
 #include "pack.h"
 #include "quant_samples.h"
@@ -9,8 +9,10 @@ static const struct size {
     int n_out, n_in, n_rows;
 } sizes[] = {{1, 256, 1},   {16, 512, 2},  {17, 256, 3},  {33, 1024, 5},
              {100, 512, 8}, {130, 256, 9}, {35, 512, 16}, {67, 768, 53}};
+/* More rows than one block of any kernel has. */
+static const struct size tall = {19, 256, 275};
 enum { FORMAT_STEP = HARNESS_STEP(11) };
-enum { MOST_IN = 1024, MOST_ROWS = 53, MOST_OUT = 130 };
+enum { MOST_IN = 1024, MOST_ROWS = 275, MOST_OUT = 130 };
 
 typedef struct world {
     sample s;
@@ -125,13 +127,11 @@ static device *open_level(const char *level, int threads, bool exact) {
 
 static void products_are_right(void **state) {
     world *w = MEM_NEW(world);
-    for (int i = 0; dev_cpu_level(i); i++) {
-        if (!dev_cpu_level_available(dev_cpu_level(i))) {
+    for (int i = 0; dev_cpu_level(i); i++)
+        if (!dev_cpu_level_available(dev_cpu_level(i)))
             print_message("SKIP: this processor has no %s\n", dev_cpu_level(i));
-            continue;
-        }
-        device *fast = open_level(dev_cpu_level(i), 1 + i % 2 * 2, false),
-               *exact = open_level(dev_cpu_level(i), 2, true);
+    for (int i = 0; level_name(i); i++) {
+        device *fast = open_level(level_name(i), 1 + i % 2 * 2, false), *exact = open_level(level_name(i), 2, true);
         for (size_t f = 0; f < SAMPLE_FORMATS; f += FORMAT_STEP)
             for (size_t s = 0; s < HARNESS_COUNT(sizes); s++) {
                 build(w, &sample_formats[f], &sizes[s], s % 2 == 0);
@@ -141,6 +141,26 @@ static void products_are_right(void **state) {
             }
         dev_close(fast);
         dev_close(exact);
+    }
+    mem_free(w);
+}
+
+/* Several blocks of rows, the last of them cut short, with second digits in some: one format for each kind of kernel.
+ */
+static void blocks_of_rows_meet(void **state) {
+    static const sample_format some[] = {{QUANT_Q4_0, 0}, {QUANT_Q4_K, 0}, {QUANT_Q6_K, 0}, {QUANT_Q2_K, 0}};
+    world *w = MEM_NEW(world);
+    for (int i = 0; level_name(i); i++) {
+        device *d = open_level(level_name(i), 2, false);
+        for (size_t f = 0; f < HARNESS_COUNT(some); f++) {
+            build(w, &some[f], &tall, false);
+            for (int row = 0; row < tall.n_rows; row += 6)
+                for (int k = 0; k < PACK_DEPTH; k++) w->x[row * tall.n_in + row % 8 * PACK_DEPTH + k] *= 100;
+            expect(w);
+            check_weight(d, w, true);
+            sample_close(&w->s);
+        }
+        dev_close(d);
     }
     mem_free(w);
 }
@@ -205,9 +225,8 @@ static void check_heavy(device *d, world *w) {
 static void heaviest_groups_lose_little(void **state) {
     static const struct size some[] = {{33, 512, 3}, {35, 512, 16}, {130, 512, 37}};
     world *w = MEM_NEW(world);
-    for (int i = 0; dev_cpu_level(i); i++) {
-        if (!dev_cpu_level_available(dev_cpu_level(i))) continue;
-        device *d = open_level(dev_cpu_level(i), 2, false);
+    for (int i = 0; level_name(i); i++) {
+        device *d = open_level(level_name(i), 2, false);
         for (size_t f = 0; f < SAMPLE_FORMATS; f += FORMAT_STEP)
             for (size_t n = 0; n < HARNESS_COUNT(some); n++) {
                 build(w, &sample_formats[f], &some[n], false);
@@ -314,6 +333,7 @@ static void bad_activations_show(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right),
+        cmocka_unit_test(blocks_of_rows_meet),
         cmocka_unit_test(heaviest_groups_lose_little),
         cmocka_unit_test(orders_mix),
         cmocka_unit_test(packing_owes_nothing_after_a_failure),

@@ -63,18 +63,19 @@ static void the_best_level_is_chosen(void **state) {
 #else
 static void the_best_level_is_chosen(void **state) {
     const cpu_features avx2 = {.avx2 = true, .fma = true, .f16c = true, .bmi2 = true};
-    cpu_features f[5] = {0};
-    for (int i = 1; i < 5; i++) f[i] = avx2;
-    for (int i = 2; i < 5; i++) f[i].avx512f = f[i].avx512bw = f[i].avx512dq = f[i].avx512vl = true;
-    f[3].avx512bf16 = f[4].avx512bf16 = true;
-    f[4].amx_tile = f[4].amx_bf16 = true;
-    static const char *const on_intel[] = {"ref", "avx2", "avx512", "avx512", "amx"};
-    static const char *const on_amd[] = {"ref", "avx2", "avx512", "avx512bf16", "amx"};
-    for (int i = 0; i < 10; i++) {
+    cpu_features f[6] = {0};
+    for (int i = 1; i < 6; i++) f[i] = avx2;
+    for (int i = 2; i < 6; i++) f[i].avx512f = f[i].avx512bw = f[i].avx512dq = f[i].avx512vl = true;
+    f[3].avx512bf16 = f[4].avx512bf16 = f[5].avx512bf16 = true;
+    f[4].amx_tile = f[4].amx_bf16 = f[4].amx_int8 = true;
+    f[5].amx_tile = f[5].amx_int8 = f[5].avx512vnni = true;
+    static const char *const on_intel[] = {"ref", "avx2", "avx512", "avx512", "amx", "amxint8"};
+    static const char *const on_amd[] = {"ref", "avx2", "avx512", "avx512bf16", "amx", "amxint8"};
+    for (int i = 0; i < 12; i++) {
         int index;
-        strcpy(f[i % 5].vendor, i < 5 ? "GenuineIntel" : "AuthenticAMD");
-        assert_int_equal(cpu_level_find(&index, NULL, &f[i % 5], NULL), QP_OK);
-        assert_string_equal(cpu_level_at(index)->name, i < 5 ? on_intel[i] : on_amd[i - 5]);
+        strcpy(f[i % 6].vendor, i < 6 ? "GenuineIntel" : "AuthenticAMD");
+        assert_int_equal(cpu_level_find(&index, NULL, &f[i % 6], NULL), QP_OK);
+        assert_string_equal(cpu_level_at(index)->name, i < 6 ? on_intel[i] : on_amd[i - 6]);
     }
 }
 #endif

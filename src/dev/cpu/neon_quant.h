@@ -30,6 +30,7 @@ static inline ivec i_left(ivec v, int n) { return vshlq_u8(v, vdupq_n_s8((int8_t
 static inline ivec i_right(ivec v, int n) { return vshlq_u8(v, vdupq_n_s8((int8_t)-n)); }
 static inline ivec i_load_table(const uint8_t *table) { return vld1q_u8(table); }
 static inline ivec i_table(ivec table, ivec index) { return vqtbl1q_u8(table, index); }
+static inline ivec i_kept(ivec codes, ivec base) { return codes; } /* products take the base off */
 static inline fvec f_of(ivec v) { return vcvtq_f32_s32(whole_of(v)); }
 static inline fvec f_set(float x) { return vdupq_n_f32(x); }
 static inline fvec f_load(const float *from) { return vld1q_f32(from); }
