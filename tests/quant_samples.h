@@ -27,8 +27,20 @@ static const sample_format sample_formats[] = {
     {QUANT_GPTQ, 40}, {QUANT_MXFP4, 0},
 };
 
-/* What GPUs keep as whole numbers: all but the last, whose scales are powers. */
-enum { SAMPLE_FORMATS = HARNESS_COUNT(sample_formats), SAMPLE_WHOLE = SAMPLE_FORMATS - 1 };
+/* Floats of 8 bits, by the weights that share a scale: a matrix, a row, 128 x 128. GPUs alone keep them. */
+enum { SAMPLE_TENSOR, SAMPLE_CHANNEL, SAMPLE_BLOCK };
+static const sample_format sample_floats[] = {
+    {QUANT_FP8_E4M3, SAMPLE_TENSOR}, {QUANT_FP8_E4M3, SAMPLE_CHANNEL}, {QUANT_FP8_E4M3, SAMPLE_BLOCK}};
+
+/* What GPUs keep as they are: whole numbers, all but the last, whose scales are powers; and floats. */
+enum {
+    SAMPLE_FORMATS = HARNESS_COUNT(sample_formats),
+    SAMPLE_WHOLE = SAMPLE_FORMATS - 1,
+    SAMPLE_PACKED = SAMPLE_WHOLE + HARNESS_COUNT(sample_floats)
+};
+static inline const sample_format *sample_packed(size_t i) {
+    return i < SAMPLE_WHOLE ? &sample_formats[i] : &sample_floats[i - SAMPLE_WHOLE];
+}
 
 static json_t *sample_goldens;
 
@@ -148,8 +160,25 @@ static inline void sample_gptq(sample *s, int bits, bool ordered, bool symmetric
     }
 }
 
-/* variant: bits of GPTQ, plus 16 for a scattered order, 32 for symmetric ones; ignored elsewhere. n_in a multiple of
- * 256. */
+/* Every code but NaN; scales of float32, as many as there are. */
+static inline void sample_fp8(sample *s, int variant) {
+    quant_matrix *m = &s->m;
+    m->row_group = variant == SAMPLE_TENSOR ? (int)m->n_out : variant == SAMPLE_CHANNEL ? 1 : 128;
+    m->group = variant == SAMPLE_BLOCK ? 128 : (int)m->n_in;
+    m->scale_type = QUANT_F32;
+    const size_t n_codes = (size_t)(m->n_out * m->n_in);
+    const size_t n_scales =
+        (size_t)((m->n_out + m->row_group - 1) / m->row_group * ((m->n_in + m->group - 1) / m->group));
+    uint8_t *codes = sample_part(s, 0, n_codes), *scales = sample_take(s, 1, n_scales * 4);
+    for (size_t i = 0; i < n_codes; i++) codes[i] ^= (codes[i] & 0x7F) == 0x7F;
+    for (size_t i = 0; i < n_scales; i++) {
+        const float scale = (1 + (float)(sample_bits(3, i) & 0xFFFF) * 0x1p-16f) * 0x1p-9f;
+        memcpy(scales + 4 * i, &scale, 4);
+    }
+}
+
+/* variant: bits of GPTQ, plus 16 for a scattered order, 32 for symmetric ones; of FP8 as sample_floats has it; ignored
+ * elsewhere. n_in a multiple of 256, of FP8 of 32. */
 static inline void sample_open(sample *s, quant_id id, int variant, int64_t n_out, int64_t n_in) {
     *s = (sample){.m = {.type = quant_type_of(id), .n_out = n_out, .n_in = n_in}};
     if (id == QUANT_EXL2)
@@ -158,6 +187,8 @@ static inline void sample_open(sample *s, quant_id id, int variant, int64_t n_ou
         sample_gptq(s, variant % 16, variant & 16, variant & 32);
     else if (id == QUANT_AWQ || id == QUANT_AWQ_GEMV)
         sample_gptq(s, 4, false, false);
+    else if (id == QUANT_FP8_E4M3)
+        sample_fp8(s, variant);
     else
         sample_blocks(s, sample_goldens);
     qp_error err = {0};

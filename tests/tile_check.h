@@ -3,6 +3,7 @@
 #define TILE_CHECK_H
 
 #include "quant/quant.h"
+#include "quant/scaled.h"
 #include "harness.h"
 #include "base/mem.h"
 #include <math.h>
@@ -14,7 +15,8 @@ static inline double tile_check_d(const quant_run *r, uint16_t d) {
 /* One weight of a tile whose scales are in `s`: for groups longer than a tile that of an earlier one. */
 static inline double tile_check_weight(const quant_run *r, const quant_tile *t, const quant_tile *s, int c, int i) {
     const int half = r->group == 16 ? i / 16 : 0;
-    const int value = r->table ? r->table[t->code[c][i]] : t->code[c][i];
+    const uint8_t code = t->code[c][i];
+    const double value = r->codes == QUANT_CODES_E4M3 ? (double)scaled_e4m3(code) : r->table ? r->table[code] : code;
     const double d = tile_check_d(r, s->d[half][c]) * (double)r->unit;
     const double dmin = (double)quant_f16_to_f32(s->dmin[half][c]) * (double)r->unit;
     switch (r->scales) {

@@ -128,10 +128,12 @@ qp_status synth_shape(model_shape *out, const arch_row **arch, const char *name,
 
 qp_status synth_open(synth *out, const char *format, uint64_t seed, qp_error *err) {
     *out = (synth){.type = quant_find(format), .exl2_bits = synth_exl2_bits(format), .seed = seed};
-    if (out->exl2_bits > 0) out->type = quant_type_of(QUANT_F16);
+    out->is_fp8 = out->type && out->type->id == QUANT_FP8_E4M3;
+    if (out->exl2_bits > 0 || out->is_fp8) out->type = quant_type_of(QUANT_F16);
     if (out->type && (out->type->id < QUANT_PLAIN_COUNT || out->type->id == QUANT_Q4_0)) return QP_OK;
     return err_set(err, QP_BAD_ARGUMENT, 0,
-                   "format \"%s\" is not known; known are f32, f16, bf16, q4_0 and exl2-2.0 to exl2-6.0", format);
+                   "format \"%s\" is not known; known are f32, f16, bf16, q4_0, fp8_e4m3 and exl2-2.0 to exl2-6.0",
+                   format);
 }
 
 void synth_close(synth *s) {
@@ -238,34 +240,41 @@ static uint64_t seed_of(const synth *s, slot of, int layer, int member) {
            ((uint64_t)member << 24 | (uint64_t)layer << 8 | (uint64_t)of) * 0xD1B54A32D192ED03ull;
 }
 
-/* ---- EXL2 ---- */
+/* ---- formats of products alone ---- */
 
-/* The products that ExLlamaV2's converter quantises; those that read the same input have the same order of it. */
+/* The products that ExLlamaV2's converter quantises, and FP8's too, but for the head; those that read the same input
+ * have the same order of it in EXL2. */
 static const struct {
     slot slot, order_of;
-} exl2_slots[] = {{SLOT_WQ, SLOT_WQ},
-                  {SLOT_WK, SLOT_WQ},
-                  {SLOT_WV, SLOT_WQ},
-                  {SLOT_WQ_DOWN, SLOT_WQ},
-                  {SLOT_WKV_DOWN, SLOT_WQ},
-                  {SLOT_WO, SLOT_WO},
-                  {SLOT_W_GATE, SLOT_W_UP},
-                  {SLOT_W_UP, SLOT_W_UP},
-                  {SLOT_W_DOWN, SLOT_W_DOWN},
-                  {SLOT_EXPERT_GATE, SLOT_EXPERT_UP},
-                  {SLOT_EXPERT_UP, SLOT_EXPERT_UP},
-                  {SLOT_EXPERT_DOWN, SLOT_EXPERT_DOWN},
-                  {SLOT_SHARED_GATE, SLOT_SHARED_UP},
-                  {SLOT_SHARED_UP, SLOT_SHARED_UP},
-                  {SLOT_SHARED_DOWN, SLOT_SHARED_DOWN},
-                  {SLOT_HEAD, SLOT_HEAD}};
+} products[] = {{SLOT_WQ, SLOT_WQ},
+                {SLOT_WK, SLOT_WQ},
+                {SLOT_WV, SLOT_WQ},
+                {SLOT_WQ_DOWN, SLOT_WQ},
+                {SLOT_WKV_DOWN, SLOT_WQ},
+                {SLOT_WO, SLOT_WO},
+                {SLOT_W_GATE, SLOT_W_UP},
+                {SLOT_W_UP, SLOT_W_UP},
+                {SLOT_W_DOWN, SLOT_W_DOWN},
+                {SLOT_EXPERT_GATE, SLOT_EXPERT_UP},
+                {SLOT_EXPERT_UP, SLOT_EXPERT_UP},
+                {SLOT_EXPERT_DOWN, SLOT_EXPERT_DOWN},
+                {SLOT_SHARED_GATE, SLOT_SHARED_UP},
+                {SLOT_SHARED_UP, SLOT_SHARED_UP},
+                {SLOT_SHARED_DOWN, SLOT_SHARED_DOWN},
+                {SLOT_HEAD, SLOT_HEAD}};
 static const double HEAD_BITS = 6; /* the converter's default */
 
-/* SLOT_COUNT: it is not stored so. */
-static slot exl2_order(const synth *s, const slot_row *row, int64_t cols) {
-    for (size_t i = 0; s->exl2_bits > 0 && synth_exl2_fits(cols) && i < sizeof exl2_slots / sizeof *exl2_slots; i++)
-        if (exl2_slots[i].slot == row->slot) return exl2_slots[i].order_of;
+/* SLOT_COUNT: it is none of them. */
+static slot product_order(slot of) {
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        if (products[i].slot == of) return products[i].order_of;
     return SLOT_COUNT;
+}
+
+/* ---- EXL2 ---- */
+
+static bool is_exl2(const synth *s, const slot_row *row, int64_t cols) {
+    return s->exl2_bits > 0 && synth_exl2_fits(cols) && product_order(row->slot) != SLOT_COUNT;
 }
 
 /* The inputs' order lives as long as the synth, unless this is but a look. */
@@ -280,7 +289,7 @@ static qp_status keep_order(synth *s, quant_matrix *m, qp_error *err) {
 
 static qp_status make_exl2(synth *s, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
                            bool only_look, quant_matrix *out, qp_error *err) {
-    const slot order = exl2_order(s, row, cols);
+    const slot order = product_order(row->slot);
     synth_exl2 p;
     if (!synth_exl2_plan(&p, row->slot == SLOT_HEAD ? HEAD_BITS : s->exl2_bits, rows, cols)) return too_large(row, err);
     void *block = take_block(s, only_look ? p.at[0] : p.all_bytes, err);
@@ -293,6 +302,43 @@ static qp_status make_exl2(synth *s, const slot_row *row, int layer, int member,
     return only_look ? QP_OK : keep_order(s, out, err);
 }
 
+/* ---- FP8 ---- */
+
+static bool is_fp8(const synth *s, const slot_row *row) {
+    return s->is_fp8 && row->slot != SLOT_HEAD && product_order(row->slot) != SLOT_COUNT;
+}
+
+/* +-(1 + m/8), to be scaled. */
+static void fill_e4m3(uint8_t *out, size_t n, uint64_t seed) {
+    uint64_t state = seed | 1;
+    for (size_t i = 0; i < n; i += 8) {
+        const uint64_t eight = (next_random(&state) & 0x8787878787878787ull) | 0x3838383838383838ull;
+        memcpy(out + i, &eight, n - i < 8 ? n - i : 8);
+    }
+}
+
+/* A scale for the whole matrix, and its codes behind that. */
+static qp_status make_fp8(synth *s, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                          bool only_look, quant_matrix *out, qp_error *err) {
+    enum { SCALE = 64 };
+    const float scale = ldexpf(1, exponent_of(row, cols));
+    size_t n, bytes;
+    if (!mem_mul((size_t)rows, (size_t)cols, &n) || !mem_add(n, SCALE, &bytes)) return too_large(row, err);
+    uint8_t *block = take_block(s, only_look ? SCALE : bytes, err);
+    if (!block) return QP_NO_MEMORY;
+    memcpy(block, &scale, sizeof scale);
+    if (!only_look) fill_e4m3(block + SCALE, n, seed_of(s, row->slot, layer, member));
+    *out = (quant_matrix){.type = quant_type_of(QUANT_FP8_E4M3),
+                          .n_out = rows,
+                          .n_in = cols,
+                          .parts = {only_look ? NULL : block + SCALE, block},
+                          .part_bytes = {n, sizeof scale},
+                          .group = (int)cols,
+                          .row_group = (int)rows,
+                          .scale_type = QUANT_F32};
+    return quant_open(out, slot_name(row->slot), err);
+}
+
 /* ---- the source ---- */
 
 static qp_status fetch_random(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
@@ -300,7 +346,8 @@ static qp_status fetch_random(void *user, const slot_row *row, int layer, int me
     synth *s = user;
     size_t bytes;
     if (row->cols == DIM_NONE) return fetch_vector(s, row, rows, out, err);
-    if (exl2_order(s, row, cols) != SLOT_COUNT) return make_exl2(s, row, layer, member, rows, cols, false, out, err);
+    if (is_exl2(s, row, cols)) return make_exl2(s, row, layer, member, rows, cols, false, out, err);
+    if (is_fp8(s, row)) return make_fp8(s, row, layer, member, rows, cols, false, out, err);
     if (!s->type->bytes(&bytes, rows, cols)) return too_large(row, err);
     void *memory = take_block(s, bytes, err);
     if (!memory) return QP_NO_MEMORY;
@@ -313,7 +360,8 @@ static qp_status look_random(void *user, const slot_row *row, int layer, int mem
                              quant_matrix *out, qp_error *err) {
     synth *s = user;
     size_t bytes;
-    if (exl2_order(s, row, cols) != SLOT_COUNT) return make_exl2(s, row, layer, member, rows, cols, true, out, err);
+    if (is_exl2(s, row, cols)) return make_exl2(s, row, layer, member, rows, cols, true, out, err);
+    if (is_fp8(s, row)) return make_fp8(s, row, layer, member, rows, cols, true, out, err);
     if (!s->type->bytes(&bytes, rows, cols)) return too_large(row, err);
     *out = quant_plain(s->type, rows, cols, NULL, bytes);
     return QP_OK;

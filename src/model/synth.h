@@ -8,6 +8,7 @@
 typedef struct synth {
     const quant_type *type;
     double exl2_bits; /* of products; the rest is of `type` */
+    bool is_fp8;      /* products but the head are; the rest is of `type` */
     uint64_t seed;
     struct synth_block {
         void *memory;

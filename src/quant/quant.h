@@ -2,9 +2,9 @@
  *
  * A matrix comes as one or several parts (codes, scales, permutations ...) that point into the checkpoint's mapping.
  * Each format is one row of quant_table.c: a name, its size and the slow exact unpack that is the truth for every
- * kernel. Formats whose weights are small whole numbers times a scale also say so (quant_run, quant_tile), so that a
- * device can re-lay any of them for one kernel. How a device likes the bits to lie is dev/'s business, what the matrix
- * is for is model/'s. */
+ * kernel. Formats whose weights are small numbers times a scale also say so (quant_run, quant_tile), so that a device
+ * can re-lay any of them for one kernel. How a device likes the bits to lie is dev/'s business, what the matrix is for
+ * is model/'s. */
 #ifndef QUANT_QUANT_H
 #define QUANT_QUANT_H
 
@@ -61,7 +61,7 @@ typedef enum quant_id {
     QUANT_PLAIN_COUNT = QUANT_BF16 + 1, /* floats that lie row by row */
 } quant_id;
 
-/* ---- weights as whole numbers ---- */
+/* ---- weights as small numbers ---- */
 
 /* How the scales of a run lie: what decides how many bits they cost. */
 typedef enum quant_scales {
@@ -75,9 +75,16 @@ typedef enum quant_scales {
 
 enum { QUANT_SUPER = 256 };
 
+/* What a code is. */
+typedef enum quant_codes {
+    QUANT_CODES_WHOLE,
+    QUANT_CODES_E4M3, /* a float of 8 bits: sign, 4 of exponent, 3 of mantissa; 8 bits, SCALES_PLAIN, no zero */
+} quant_codes;
+
 /* Inputs [begin, end) of a matrix, counted in its own order: value = table ? table[code] : code. */
 typedef struct quant_run {
     int64_t begin, end;
+    quant_codes codes;
     int bits;  /* of a code: 2, 3, 4, 5, 6, 8 */
     int group; /* inputs that share a scale: 16 or a multiple of 32 */
     quant_scales scales;

@@ -3,7 +3,7 @@
  *
  * Parts: codes [n_out, n_in], scales [n_out / row_group, n_in / group] rounded up. A weight is code times scale. FP8
  * codes are floats of 8 bits: e4m3 has no infinities and its NaN is 0x7F; e5m2 is a float16 cut short. The tricky
- * thing: whole numbers have a description for kernels, but only while the scales of a row fit float16. */
+ * thing: whole numbers and e4m3 have a description for kernels, but only while the scales fit float16. */
 #include "scaled.h"
 #include "bits.h"
 #include <math.h>
@@ -81,19 +81,19 @@ static qp_status check_int(quant_matrix *m, const char *name, qp_error *err) {
     return err_set(err, QP_UNSUPPORTED, 0, "%s: whole numbers of %d bits, allowed are 4 and 8", name, m->bits);
 }
 
-/* ---- as whole numbers ---- */
+/* ---- as small numbers ---- */
 
 /* Scales of float32 and bfloat16 can be too small or too large for a float16. */
-static bool scales_fit(const quant_matrix *m) {
+static bool scales_fit(const quant_matrix *m, float least, float beyond) {
     for (int64_t row = 0; row < m->n_out; row += m->row_group)
         for (int64_t k = 0; k < m->n_in; k += m->group) {
             const float size = fabsf(scale_at(m, row, k));
-            if (size != 0 && !(size >= 0x1p-14f && size < 65504)) return false;
+            if (size != 0 && !(size >= least && size < beyond)) return false;
         }
     return true;
 }
 
-static bool run(quant_run *out, const quant_matrix *m, int64_t k) {
+static bool run_int(quant_run *out, const quant_matrix *m, int64_t k) {
     *out = (quant_run){.begin = k,
                        .end = m->n_in,
                        .bits = m->bits,
@@ -101,20 +101,69 @@ static bool run(quant_run *out, const quant_matrix *m, int64_t k) {
                        .scales = QUANT_SCALES_PLAIN,
                        .zero = 1 << (m->bits - 1),
                        .unit = 1};
-    return m->n_in % m->group == 0 && m->group % QUANT_TILE_DEPTH == 0 && scales_fit(m);
+    return m->n_in % m->group == 0 && m->group % QUANT_TILE_DEPTH == 0 && scales_fit(m, 0x1p-14f, 65504);
 }
 
-static void tile(quant_tile *out, const quant_matrix *m, const quant_run *r, int64_t row, int64_t k) {
+/* How many rows of a tile there are; the others become zeros. */
+static int64_t tile_rows(quant_tile *out, const quant_matrix *m, int64_t row) {
     const int64_t left = m->n_out - row, n = left < QUANT_TILE_ROWS ? left : QUANT_TILE_ROWS;
     if (n < QUANT_TILE_ROWS) memset(out, 0, sizeof *out);
+    return n;
+}
+
+static void tile_int(quant_tile *out, const quant_matrix *m, const quant_run *r, int64_t row, int64_t k) {
+    const int64_t n = tile_rows(out, m, row);
     for (int64_t c = 0; c < n; c++) {
         for (int64_t i = 0; i < QUANT_TILE_DEPTH; i++) out->code[c][i] = whole(m, row + c, k + i);
         out->d[0][c] = quant_f32_to_f16(scale_at(m, row + c, k));
     }
 }
 
-const quant_type quant_fp8_e4m3 = {
-    .id = QUANT_FP8_E4M3, .name = "fp8_e4m3", .bits_per_weight = 8, .unpack_row = unpack_e4m3, .check = check_fp8};
+/* Scales are a hundredth and less, down to what float16 has few bits for: they are told 2^12 times as great. */
+static const float E4M3_UNIT = 0x1p-12f;
+
+/* A scale is told for so many inputs each, however few it was stored for. Scales that are smaller than float16's are
+ * worth less than what weights of 16 bits would lose. */
+static bool run_e4m3(quant_run *out, const quant_matrix *m, int64_t k) {
+    enum { GROUP = 128 };
+    *out = (quant_run){.begin = k,
+                       .end = m->n_in,
+                       .codes = QUANT_CODES_E4M3,
+                       .bits = 8,
+                       .group = GROUP,
+                       .scales = QUANT_SCALES_PLAIN,
+                       .unit = E4M3_UNIT};
+    return m->n_in % QUANT_TILE_DEPTH == 0 && (m->group % GROUP == 0 || m->group >= m->n_in) &&
+           scales_fit(m, 0, 65504 * E4M3_UNIT);
+}
+
+/* Whether one of n codes is no number. */
+static bool has_nan(const uint8_t *codes, int64_t n) {
+    bool has = false;
+    for (int64_t i = 0; i < n; i++) has |= (codes[i] & 0x7F) == 0x7F;
+    return has;
+}
+
+/* A group with a NaN has one as its scale: kernels need not know that there are codes which are none, and the row's
+ * sums come out the same. */
+static void tile_e4m3(quant_tile *out, const quant_matrix *m, const quant_run *r, int64_t row, int64_t k) {
+    const int64_t n = tile_rows(out, m, row), left = r->end - k, ahead = left < r->group ? left : r->group;
+    const bool begins_group = (k - r->begin) % r->group == 0;
+    for (int64_t c = 0; c < n; c++) {
+        const uint8_t *codes = (const uint8_t *)m->parts[CODES] + (row + c) * m->n_in + k;
+        memcpy(out->code[c], codes, QUANT_TILE_DEPTH);
+        const bool is_none = begins_group && has_nan(codes, ahead);
+        out->d[0][c] = quant_f32_to_f16(is_none ? NAN : scale_at(m, row + c, k) / E4M3_UNIT);
+    }
+}
+
+const quant_type quant_fp8_e4m3 = {.id = QUANT_FP8_E4M3,
+                                   .name = "fp8_e4m3",
+                                   .bits_per_weight = 8,
+                                   .unpack_row = unpack_e4m3,
+                                   .check = check_fp8,
+                                   .run = run_e4m3,
+                                   .tile = tile_e4m3};
 const quant_type quant_fp8_e5m2 = {
     .id = QUANT_FP8_E5M2, .name = "fp8_e5m2", .bits_per_weight = 8, .unpack_row = unpack_e5m2, .check = check_fp8};
 const quant_type quant_int = {.id = QUANT_INT,
@@ -122,5 +171,5 @@ const quant_type quant_int = {.id = QUANT_INT,
                               .bits_per_weight = 4.125,
                               .unpack_row = unpack_int,
                               .check = check_int,
-                              .run = run,
-                              .tile = tile};
+                              .run = run_int,
+                              .tile = tile_int};

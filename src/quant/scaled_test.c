@@ -66,6 +66,7 @@ static void grids_of_scales(void **state) {
         quant_matrix m = make(&quant_fp8_e4m3, 8, grids[i][0], grids[i][1]);
         float row[N_IN];
         assert_int_equal(quant_open(&m, "w", NULL), QP_OK);
+        assert_int_equal(tile_check(&m), grids[i][1] >= 128); /* kernels know no smaller groups of floats */
         const int per_row = (N_IN + grids[i][1] - 1) / grids[i][1];
         for (int n = 0; n < N_OUT; n++) {
             m.type->unpack_row(row, &m, n);
@@ -94,6 +95,36 @@ static void whole_numbers(void **state) {
     assert_false(tile_check(&four));
 }
 
+/* Of any size that float16 has, times 2^-12, and what is smaller or none. */
+static void scales_of_floats(void **state) {
+    static const struct {
+        float scale;
+        bool is_told;
+    } cases[] = {{15.9f, true}, {16, false}, {-3, true}, {1e-7f, true}, {1e-12f, true}, {0, true}, {NAN, false}};
+    for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
+        quant_matrix m = make(&quant_fp8_e4m3, 8, 16, 128);
+        scales[3] = cases[i].scale;
+        assert_int_equal(quant_open(&m, "w", NULL), QP_OK);
+        assert_int_equal(tile_check(&m), cases[i].is_told);
+    }
+}
+
+/* No other group's, nor another row's. */
+static void a_nan_is_its_groups_scale(void **state) {
+    quant_matrix m = make(&quant_fp8_e4m3, 8, N_OUT, N_IN);
+    quant_run r;
+    quant_tile first, second;
+    codes[5 * N_IN + 127] = 0x7F;
+    assert_int_equal(quant_open(&m, "w", NULL), QP_OK);
+    assert_true(m.type->run(&r, &m, 0));
+    m.type->tile(&first, &m, &r, 0, 0);
+    m.type->tile(&second, &m, &r, 0, 128);
+    for (int c = 0; c < QUANT_TILE_ROWS; c++) {
+        assert_int_equal(isnan(quant_f16_to_f32(first.d[0][c])), c == 5);
+        assert_false(isnan(quant_f16_to_f32(second.d[0][c])));
+    }
+}
+
 static void refuses(void **state) {
     qp_error err;
     quant_matrix m = make(&quant_int, 4, 1, 64);
@@ -113,10 +144,9 @@ static void refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code),
-        cmocka_unit_test(grids_of_scales),
-        cmocka_unit_test(whole_numbers),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(every_code),       cmocka_unit_test(grids_of_scales),
+        cmocka_unit_test(scales_of_floats), cmocka_unit_test(a_nan_is_its_groups_scale),
+        cmocka_unit_test(whole_numbers),    cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static bool find_gpu(void) {
 /* ---- the plan ---- */
 
 static void the_plan_is_kept(void **state) {
-    static const char *const formats[] = {"bf16", "f32", "q4_0", "exl2-3.0"};
+    static const char *const formats[] = {"bf16", "f32", "q4_0", "exl2-3.0", "fp8_e4m3"};
     if (!emulator.library) HARNESS_SKIP("a GPU's driver does not say what was taken");
     for (size_t i = 0; i < 2 * HARNESS_COUNT(formats); i++) {
         model_options o = {.device = cuda_test_options(1, i % 2)};

@@ -1,4 +1,4 @@
-/* pack.c — weights of any format with whole numbers, re-laid for the kernels while a model loads.
+/* pack.c — weights of any format of whole numbers, re-laid for the kernels while a model loads.
  *
  * Called by cpu.c. One task is one tile of 16 columns: it asks the format for 16 x 32 weights after the other and
  * spreads their codes over the lines. Tasks write to places of their own, so all threads work at once and the source
@@ -45,8 +45,8 @@ static bool has_variant(const quant_run *r) {
 #undef X
     };
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
-        if (variants[i].bits == r->bits && variants[i].has_table == (r->table != NULL) &&
-            variants[i].halves == (r->group < PACK_DEPTH))
+        if (r->codes == QUANT_CODES_WHOLE && variants[i].bits == r->bits &&
+            variants[i].has_table == (r->table != NULL) && variants[i].halves == (r->group < PACK_DEPTH))
             return true;
     return false;
 }

@@ -20,7 +20,7 @@ typedef struct cuda_weight {
     bool is_tiled; /* as kargs.h tells; else row by row */
     void *data;    /* device memory; NULL where it is packed, or not loaded yet */
     size_t bytes;
-    struct cuda_packed *packed; /* whole numbers and scales instead, or NULL */
+    struct cuda_packed *packed; /* small numbers and scales instead, or NULL */
 } cuda_weight;
 
 /* See cuda_window.c. Two halves: one is filled while the other travels. */

@@ -1,4 +1,4 @@
-/* cuda_packed.c — loading matrices as whole numbers, and which kernels multiply them.
+/* cuda_packed.c — loading matrices as small numbers, and which kernels multiply them.
  *
  * Called by cuda_weights.c and cuda_matmul.c; calls pack_cuda.c and launch.c. Few rows are multiplied from the packed
  * weights, four at a time (matvec.cu). Where the GPU has the tensor cores' own products, a batch of rows takes the

@@ -1,4 +1,4 @@
-/* cuda_packed.h — matrices that stay whole numbers on the GPU: loading them, and their products.
+/* cuda_packed.h — matrices that stay small numbers on the GPU: loading them, and their products.
  *
  * Called by cuda_weights.c and cuda_matmul.c where the GPU has the kernels (launch.h, FAST_KERNELS); see
  * kernels/packed.h for how such a matrix lies. */

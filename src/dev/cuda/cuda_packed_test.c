@@ -1,5 +1,5 @@
-/* cuda_packed_test.c — products of every quantised format kept as whole numbers on a GPU, few rows and many, against
- * sums in double over the slow exact unpack; rows bit for bit in steps of other sizes.
+/* cuda_packed_test.c — products of every quantised format kept as it is on a GPU, few rows and many, against sums in
+ * double over the slow exact unpack; rows bit for bit in steps of other sizes.
  *
  * Few rows are multiplied on an emulated GPU, too (tests/cuda/emulate.cpp); many need one that is there. */
 #include "cuda_packed.h"
@@ -13,6 +13,8 @@ static const struct size {
              {300, 256, 17}, {67, 1024, 64}, {150, 768, 128}, {67, 1024, 129}, {300, 512, 300}};
 /* So many outputs that blocks have more than one warpgroup, and share their inputs or do not. */
 static const struct size large[] = {{4100, 1024, 20}, {13000, 256, 70}, {2600, 1024, 128}, {4500, 256, 300}};
+/* Inputs that end within a unit and within a group: only floats have such. */
+static const struct size ragged[] = {{33, 416, 3}, {130, 864, 20}, {67, 416, 300}};
 enum { MOST_IN = 1024, MOST_ROWS = 300 };
 
 /* Steps of so many rows sum alike, so a row has the same bits in all of them. */
@@ -308,10 +310,11 @@ static void attention_hands_over(void **state) {
 
 static void norms_and_gates_hand_over(void **state) {
     device *gpu = open_gpu();
-    for (size_t f = 0; f < SAMPLE_WHOLE; f++) /* mixed units, equal ones, zeros and minima of their own */
-        if (!f || sample_formats[f].id == QUANT_Q4_0 || sample_formats[f].id == QUANT_Q4_K ||
-            sample_formats[f].id == QUANT_AWQ)
-            chains(gpu, &sample_formats[f]);
+    for (size_t i = 0; i < SAMPLE_PACKED; i++) { /* mixed units, equal ones, zeros and minima of their own, floats */
+        const sample_format *f = sample_packed(i);
+        if (!i || f->id == QUANT_Q4_0 || f->id == QUANT_Q4_K || f->id == QUANT_AWQ || f->id == QUANT_FP8_E4M3)
+            chains(gpu, f);
+    }
     dev_close(gpu);
 }
 
@@ -321,22 +324,28 @@ static void few_rows_are_multiplied_without_a_gpu(void **state) {
     if (!cuda_emulated_path(emulated, sizeof emulated)) HARNESS_SKIP("no C++ compiler for the emulated GPU");
     cuda_emulate("9 4 1");
     device *gpu = open_from(emulated);
-    for (size_t f = 0; f < SAMPLE_WHOLE; f++) products(gpu, &sample_formats[f], sizes, FEW_SIZES);
+    for (size_t f = 0; f < SAMPLE_PACKED; f++) {
+        products(gpu, sample_packed(f), sizes, FEW_SIZES);
+        if (f >= SAMPLE_WHOLE) products(gpu, sample_packed(f), ragged, 1);
+    }
     dev_close(gpu);
     cuda_emulate(NULL);
 }
 
 static void every_format_is_multiplied(void **state) {
     device *gpu = open_gpu();
-    for (size_t f = 0; f < SAMPLE_WHOLE; f++) products(gpu, &sample_formats[f], sizes, sizeof sizes / sizeof *sizes);
+    for (size_t f = 0; f < SAMPLE_PACKED; f++) {
+        products(gpu, sample_packed(f), sizes, sizeof sizes / sizeof *sizes);
+        if (f >= SAMPLE_WHOLE) products(gpu, sample_packed(f), ragged, sizeof ragged / sizeof *ragged);
+    }
     dev_close(gpu);
 }
 
 static void large_matrices_are_multiplied(void **state) {
     device *gpu = open_gpu();
-    for (size_t f = 0; f < SAMPLE_WHOLE; f++) /* one of mixed units, one of equal ones */
-        if (!f || sample_formats[f].id == QUANT_Q4_0)
-            products(gpu, &sample_formats[f], large, sizeof large / sizeof *large);
+    for (size_t f = 0; f < SAMPLE_PACKED; f++) /* one of mixed units, one of equal ones, floats */
+        if (!f || sample_packed(f)->id == QUANT_Q4_0 || sample_packed(f)->id == QUANT_FP8_E4M3)
+            products(gpu, sample_packed(f), large, sizeof large / sizeof *large);
     dev_close(gpu);
 }
 

@@ -2,7 +2,7 @@
  *
  * Called through the device's ops while a model or an adapter is opened. weight_open looks at nothing but sizes;
  * weight_pack knows what the matrix is for and lets it travel once, through cuda_window.c, in the form in which it will
- * be read: as whole numbers (cuda_packed.c), as tiles of 16 bits for the tensor cores, or as rows. Formats that no
+ * be read: as small numbers (cuda_packed.c), as tiles of 16 bits for the tensor cores, or as rows. Formats that no
  * kernel reads are unpacked on the way, to float32 where the device is exact and to 16 bits elsewhere. */
 #include "cuda_packed.h"
 #include "cuda_window.h"

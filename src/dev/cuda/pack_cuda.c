@@ -33,7 +33,7 @@ static bool plan_run(cuda_run *r, const quant_matrix *m, int64_t k) {
     if (!m->type->run(&r->is, m, k)) return false;
     r->bits = r->is.table ? 8 : r->is.bits;
     r->group = kernel_group(r->is.group);
-    r->scales = scales[r->is.scales];
+    r->scales = r->is.codes == QUANT_CODES_E4M3 ? PACKED_E4M3 : scales[r->is.scales];
     const int64_t units = (r->is.end - r->is.begin + PACKED_UNIT - 1) / PACKED_UNIT;
     if (!r->group || r->scales < 0 || r->is.end > INT32_MAX || (r->is.end - r->is.begin) % HALF) return false;
     r->n_units = (int)units;
@@ -113,6 +113,14 @@ static void pack_words(uint32_t *w, const uint32_t a[4], const uint32_t b[4], in
     }
 }
 
+/* Four floats of 8 bits as floats.cuh wants them in a word: the first and third where a float16 has its sign and the
+ * upper ten bits but two, the others in the bits between. */
+static uint32_t weave_floats(uint32_t codes) {
+    const uint32_t even = codes & 0x00FF00FFu, odd = codes >> 8 & 0x00FF00FFu;
+    const uint32_t sign = 0x00800080u, rest = 0x007F007Fu;
+    return (even & sign) << 8 | (even & rest) << 7 | (odd & sign) << 7 | (odd & rest);
+}
+
 static uint32_t codes_at(const quant_tile *t, int row, int k) {
     uint32_t four;
     memcpy(&four, &t->code[row][k], 4);
@@ -120,7 +128,7 @@ static uint32_t codes_at(const quant_tile *t, int row, int k) {
 }
 
 /* Block b of a unit, whose two halves are t[0] and t[1]. */
-static void put_block(uint8_t *unit, const quant_tile t[2], int b, int bits) {
+static void put_block(uint8_t *unit, const quant_tile t[2], int b, int bits, bool are_floats) {
     for (int lane = 0; lane < 32; lane++) {
         uint32_t low[4], high[4], w[8];
         for (int i = 0; i < 4; i++) {
@@ -130,6 +138,7 @@ static void put_block(uint8_t *unit, const quant_tile t[2], int b, int bits) {
         pack_words(w, low, high, bits);
         for (int i = 0; i < bits; i++) {
             const int word = b * bits + i;
+            if (are_floats) w[i] = weave_floats(w[i]);
             memcpy(unit + word / 4 * 512 + lane * 16 + word % 4 * 4, &w[i], 4);
         }
     }
@@ -218,7 +227,7 @@ static void put_unit(uint8_t *to, const cuda_run *r, const quant_matrix *m, int6
             }
             if (r->is.table) look_up(&t[h], r->is.table);
         }
-        put_block(to, t, b, r->bits);
+        put_block(to, t, b, r->bits, r->scales == PACKED_E4M3);
     }
 }
 
@@ -238,18 +247,16 @@ cuda_extremes pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matri
     return most;
 }
 
-/* Of each kind of scales: what multiplies d beside a code, and dmin. */
+/* Of each kind of scales: what multiplies d beside a code, and dmin. Floats end at 448, which is not 256. */
 static const struct {
     float scale, min;
-} most_of[] = {[PACKED_PLAIN] = {1, 0},
-               [PACKED_ZERO] = {1, 0},
-               [PACKED_MIN] = {1, 1},
-               [PACKED_SUPER] = {128, 0},
-               [PACKED_SUPER_MIN] = {128, 255}};
+} most_of[] = {[PACKED_PLAIN] = {1, 0}, [PACKED_E4M3] = {448.0f / 256, 0}, [PACKED_ZERO] = {1, 0},
+               [PACKED_MIN] = {1, 1},   [PACKED_SUPER] = {128, 0},         [PACKED_SUPER_MIN] = {128, 255}};
 
 float pack_cuda_bound(const cuda_plan *p, cuda_extremes most) {
     const float d = fabsf(quant_f16_to_f32(most.d)), dmin = fabsf(quant_f16_to_f32(most.dmin));
     float bound = 0;
+    if (!isfinite(d) || !isfinite(dmin)) return INFINITY;
     for (int i = 0; i < p->n_runs; i++) {
         const cuda_run *r = &p->runs[i];
         const float code = (float)(1 << r->bits);

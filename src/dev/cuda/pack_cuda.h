@@ -1,8 +1,8 @@
-/* pack_cuda.h — re-laying a quantised matrix for the GPU's kernels for whole numbers (kernels/packed.h).
+/* pack_cuda.h — re-laying a quantised matrix for the GPU's kernels for small numbers (kernels/packed.h).
  *
  * Called by cuda_weights.c on threads of the host, a range of tiles at a time into pinned memory, so that a model is
  * never held twice. Formats whose values come out of a table become codes of 8 bits; a format that cannot be told in
- * whole numbers and a scale has no plan. */
+ * small numbers and a scale has no plan. */
 #ifndef DEV_CUDA_PACK_CUDA_H
 #define DEV_CUDA_PACK_CUDA_H
 

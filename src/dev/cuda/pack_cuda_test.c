@@ -1,6 +1,7 @@
-/* pack_cuda_test.c — every quantised format re-laid for the GPU and read back as kernels/digits.cuh does, against the
- * slow exact unpack. */
+/* pack_cuda_test.c — every quantised format re-laid for the GPU and read back as kernels/digits.cuh and floats.cuh do,
+ * against the slow exact unpack. */
 #include "pack_cuda.h"
+#include "quant/scaled.h"
 #include "quant_samples.h"
 #include <math.h>
 
@@ -65,6 +66,15 @@ static int code_at(const uint8_t *unit, int bits, int row, int k) {
     return (int)(value >> 8 * (k % 4) & 255) / (half ? w->factor : 1);
 }
 
+/* A float of 8 bits: its sign at the top of half a word or below, the rest at bit 7 or 0. */
+static double float_at(const uint8_t *unit, int row, int k) {
+    const int word = k / 64 * 8 + k % 64 / 16 * 2 + row / 8, lane = row % 8 * 4 + k % 16 / 4, odd = k % 2;
+    uint16_t half;
+    memcpy(&half, unit + word / 4 * 512 + lane * 16 + word % 4 * 4 + k % 4 / 2 * 2, 2);
+    const int sign = half >> (odd ? 14 : 15) & 1, rest = half >> (odd ? 0 : 7) & 0x7F;
+    return (double)scaled_e4m3((uint8_t)(sign << 7 | rest));
+}
+
 static double half_at(const uint8_t *p) {
     uint16_t half;
     memcpy(&half, p, 2);
@@ -75,10 +85,13 @@ static double weight_at(const cuda_run *r, const uint8_t *unit, int row, int k) 
     const uint8_t *scales = unit + r->bits * 512;
     const int n = PACKED_UNIT / r->group, j = k / r->group, pair = 2 * (row % 8) + row / 8;
     const bool has_own = r->scales <= PACKED_MIN; /* each group: a float16 */
-    const double code = code_at(unit, r->bits, row, k), d = has_own ? half_at(scales + 32 * j + 2 * pair) : 0;
+    const bool is_float = r->scales == PACKED_E4M3;
+    const double code = is_float ? float_at(unit, row, k) : code_at(unit, r->bits, row, k),
+                 d = has_own ? half_at(scales + 32 * j + 2 * pair) : 0;
     const double super = half_at(scales + 2 * pair);
     switch (r->scales) {
     case PACKED_PLAIN:
+    case PACKED_E4M3:
         return d * (code - r->is.zero);
     case PACKED_ZERO:
         return d * (code - scales[32 * n + 16 * j + pair]);
@@ -94,7 +107,8 @@ static double weight_at(const cuda_run *r, const uint8_t *unit, int row, int k) 
 
 /* ---- the tests ---- */
 
-static const struct size { int n_out, n_in; } sizes[] = {{16, 256}, {33, 1024}, {50, 768}};
+static const struct size { int n_out, n_in; } sizes[] = {{16, 256}, {33, 1024}, {50, 768}, {35, 416}};
+enum { WHOLE_SIZES = 3 }; /* of whole units; the last is for floats alone */
 
 static const cuda_run *run_of_unit(const cuda_plan *p, int u) {
     int i = 0;
@@ -145,12 +159,12 @@ static void check_bound(const cuda_plan *p, const quant_matrix *m, cuda_extremes
 }
 
 static void every_format_reads_back(void **state) {
-    for (size_t f = 0; f < SAMPLE_WHOLE; f++)
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t f = 0; f < SAMPLE_PACKED; f++)
+        for (size_t i = 0; i < (f < SAMPLE_WHOLE ? WHOLE_SIZES : HARNESS_COUNT(sizes)); i++) {
             sample s;
             cuda_plan p;
             bool possible;
-            sample_open(&s, sample_formats[f].id, sample_formats[f].variant, sizes[i].n_out, sizes[i].n_in);
+            sample_open(&s, sample_packed(f)->id, sample_packed(f)->variant, sizes[i].n_out, sizes[i].n_in);
             assert_int_equal(pack_cuda_plan(&p, &possible, &s.m, NULL), QP_OK);
             if (!possible) fail_msg("%s has no plan", s.m.type->name);
             uint8_t *tiles = mem_array((size_t)p.n_tiles, p.tile_bytes);
@@ -167,8 +181,31 @@ static void every_format_reads_back(void **state) {
         }
 }
 
-static void what_is_no_whole_numbers_has_no_plan(void **state) {
-    static const quant_id ids[] = {QUANT_F32, QUANT_BF16, QUANT_FP8_E4M3};
+/* Its row's results are none either, and no other's. */
+static void a_nan_becomes_its_groups_scale(void **state) {
+    sample s;
+    cuda_plan p;
+    bool possible;
+    sample_open(&s, QUANT_FP8_E4M3, SAMPLE_TENSOR, 16, 512);
+    s.memory[0][1 + 3 * 512 + 200] = 0xFF; /* row 3, the second group's */
+    assert_int_equal(pack_cuda_plan(&p, &possible, &s.m, NULL), QP_OK);
+    assert_true(possible);
+    uint8_t *tiles = mem_array(1, p.tile_bytes);
+    assert_non_null(tiles);
+    const cuda_extremes most = pack_cuda_tiles(tiles, &p, &s.m, 0, 1);
+    assert_true(pack_cuda_bound(&p, most) == INFINITY);
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 512; k++) {
+            const double value = weight_at(&p.runs[0], tiles + k / 256 * p.runs[0].unit_bytes, row, k % 256);
+            assert_int_equal(isnan(value), row == 3 && k / 128 == 1);
+        }
+    mem_free(tiles);
+    pack_cuda_free(&p);
+    sample_close(&s);
+}
+
+static void what_is_no_small_numbers_has_no_plan(void **state) {
+    static const quant_id ids[] = {QUANT_F32, QUANT_BF16, QUANT_FP8_E5M2};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         const quant_matrix m = {.type = quant_type_of(ids[i]), .n_out = 16, .n_in = 256};
         cuda_plan p;
@@ -193,7 +230,8 @@ static void a_plan_needs_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_reads_back),
-        cmocka_unit_test(what_is_no_whole_numbers_has_no_plan),
+        cmocka_unit_test(a_nan_becomes_its_groups_scale),
+        cmocka_unit_test(what_is_no_small_numbers_has_no_plan),
         cmocka_unit_test(a_plan_needs_memory),
     };
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);

@@ -1,4 +1,4 @@
-/* digits.cuh — codes of 2 to 8 bits times activations of two int8 digits, on the tensor cores.
+/* digits.cuh — whole numbers of 2 to 8 bits times activations of two int8 digits, on the tensor cores.
  *
  * Used by matvec.cuh; its codes by operands90.cuh, too. An activation is a whole number of 15 bits times
  * one scale per 128 inputs, split into two digits of seven bits that stand in neighbouring columns of one m16n8k32

@@ -1,8 +1,8 @@
 /* operands90.cuh — a block of packed weights, 16 rows x 64 inputs of a warp, as the first operand of Hopper's products.
  *
- * Used by skinny90.cuh and wide90.cuh. A code becomes a float16 by its bits (0x6400 | code is 1024 + code), so that
- * taking the zero off is exact and only the product with the scale rounds. Where a word's codes come out two at a time,
- * they are those of inputs two apart; blocks.cuh lays the activations to match. */
+ * Used by skinny90.cuh and wide90.cuh. A code becomes a float16 by its bits (0x6400 | code is 1024 + code, a float of 8
+ * bits is one already), so that taking the zero off is exact and only the product with the scale rounds. Where a word's
+ * codes come out two at a time, they are those of inputs two apart; blocks.cuh lays the activations to match. */
 #ifndef KERNELS_OPERANDS90_CUH
 #define KERNELS_OPERANDS90_CUH
 
@@ -33,12 +33,6 @@ template <int BITS> __device__ __forceinline__ void load_words(uint32_t w[BITS],
 #pragma unroll
         for (int i = 0; i < BITS; i++) w[i] = load_shared4(at(b * BITS + i));
     }
-}
-
-/* Bytes 0 and 2 of codes (a byte each), or 1 and 3, as float16 that are 1024 too great. */
-template <int ODD> __device__ __forceinline__ half2 raised(uint32_t codes) {
-    const uint32_t whole = __byte_perm(codes, 0x64646464u, ODD ? 0x4341 : 0x4240);
-    return *reinterpret_cast<const half2 *>(&whole);
 }
 
 /* What lane words hold in steps of 16 inputs: codes of inputs 4 t, 4 t + 2 and of 4 t + 1, 4 t + 3, raised; those of
@@ -89,7 +83,7 @@ template <int SCALES, int FACTOR> struct raised_scales {
 
 /* Makes the first operands of four products of 16 inputs out of block b of a unit, one after the other: what is made
  * between two products costs no time. */
-template <int BITS, int GROUP, int SCALES> struct block_maker {
+template <int BITS, int GROUP, int SCALES, bool IS_FLOAT = Float<SCALES>::is> struct block_maker {
     uint32_t words[BITS];
     raised_scales<SCALES, Code<BITS>::factor> s;
     __device__ __forceinline__ void begin(uint32_t unit, int b) { load_words<BITS>(words, unit, b); }
@@ -102,6 +96,30 @@ template <int BITS, int GROUP, int SCALES> struct block_maker {
         for (int e = 0; e < 2; e++) {
             a[e] = s.value(codes.template get<0>(q, e), q / 2, e);
             a[2 + e] = s.value(codes.template get<1>(q, e), q / 2, e);
+        }
+    }
+};
+
+/* The same of floats. */
+template <int GROUP, int SCALES> struct block_maker<8, GROUP, SCALES, true> {
+    using FLOAT = Float<SCALES>;
+    uint32_t words[8];
+    half2 d[2];
+    __device__ __forceinline__ void begin(uint32_t unit, int b) { load_words<8>(words, unit, b); }
+    __device__ __forceinline__ uint32_t value(uint32_t pair, int e) const {
+        const half2 v = __hmul2(*reinterpret_cast<const half2 *>(&pair), d[e]);
+        return *reinterpret_cast<const uint32_t *>(&v);
+    }
+    __device__ __forceinline__ void make(uint32_t a[4], uint32_t unit, int b, int q, int, float unit_of) {
+        if (q == 0) {
+            const group_scale s = read_scale<SCALES, GROUP>(unit + 8 * 512, b * 64 / GROUP, threadIdx.x % 32 / 4, 0);
+            d[0] = __float2half2_rn(s.d.x * (unit_of * FLOAT::factor));
+            d[1] = __float2half2_rn(s.d.y * (unit_of * FLOAT::factor));
+        }
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            a[e] = value(FLOAT::first(words[2 * q + e]), e);
+            a[2 + e] = value(FLOAT::second(words[2 * q + e]), e);
         }
     }
 };

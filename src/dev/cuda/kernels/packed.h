@@ -1,4 +1,4 @@
-/* packed.h — how the GPU's kernels for whole numbers want weights to lie; C and CUDA read it.
+/* packed.h — how the GPU's kernels want weights of 2 to 8 bits to lie; C and CUDA read it.
  *
  * Made by pack_cuda.c, read by the kernels that include digits.cuh. A matrix is cut into tiles of 16 rows, each one
  * stream of units of 256 inputs: first the codes, then the scales of the unit, so that a tile is read from its first
@@ -10,6 +10,7 @@
  *
  * Scales, side by side per group (of the unit) and g = 0 .. 7 the pair of rows g, g + 8:
  *   PLAIN      d float16 [group][g][2]
+ *   E4M3       the same, but codes are floats of 8 bits and lie in their words as floats.cuh tells
  *   ZERO       the same, then zeros uint8 [group][g][2]
  *   MIN        the same as PLAIN, then minima float16 [group][g][2]
  *   SUPER      d float16 [g][2], then scales int8 [group][g][2]
@@ -27,8 +28,8 @@ enum {
     PACKED_X_GROUP = 128, /* inputs that share an activation's scale */
 };
 
-/* As quant_scales has them; powers of two become PLAIN. */
-enum { PACKED_PLAIN, PACKED_ZERO, PACKED_MIN, PACKED_SUPER, PACKED_SUPER_MIN };
+/* As quant_scales has them, and what codes are that are no whole numbers. */
+enum { PACKED_PLAIN, PACKED_E4M3, PACKED_ZERO, PACKED_MIN, PACKED_SUPER, PACKED_SUPER_MIN };
 
 #ifdef __cplusplus
 #define PACKED_INLINE __host__ __device__ constexpr inline
@@ -39,7 +40,7 @@ enum { PACKED_PLAIN, PACKED_ZERO, PACKED_MIN, PACKED_SUPER, PACKED_SUPER_MIN };
 /* Bytes of a unit's scales. */
 PACKED_INLINE int packed_scale_bytes(int scales, int group) {
     const int n = PACKED_UNIT / group;
-    return scales == PACKED_PLAIN   ? n * 32
+    return scales <= PACKED_E4M3    ? n * 32
            : scales == PACKED_ZERO  ? n * 48
            : scales == PACKED_MIN   ? n * 64
            : scales == PACKED_SUPER ? 32 + n * 16
@@ -54,6 +55,7 @@ PACKED_INLINE int packed_unit_bytes(int bits, int scales, int group) {
     X(4, 32, PLAIN)                                                                                                    \
     X(4, 128, PLAIN)                                                                                                   \
     X(8, 32, PLAIN)                                                                                                    \
+    X(8, 128, E4M3)                                                                                                    \
     X(2, 32, ZERO)                                                                                                     \
     X(2, 128, ZERO)                                                                                                    \
     X(3, 32, ZERO)                                                                                                     \

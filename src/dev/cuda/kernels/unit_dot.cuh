@@ -8,6 +8,7 @@
 #define KERNELS_UNIT_DOT_CUH
 
 #include "digits.cuh"
+#include "floats.cuh"
 
 /* Where a lane finds activations in shared memory. */
 struct x_view {
@@ -145,6 +146,38 @@ __device__ __forceinline__ void half_dot(float y[NT][2], const uint32_t *w, uint
     }
 }
 
+/* The same of floats: digits become float16, and sums are float32. */
+template <int GROUP, int SCALES, int NT>
+__device__ __forceinline__ void float_half_dot(float y[NT][2], const uint32_t *w, uint32_t scales, const x_view x[NT],
+                                               int x_half, int half) {
+    static_assert(GROUP == PACKED_X_GROUP, "one scale for the half");
+    using FLOAT = Float<SCALES>;
+    float c[NT][4] = {};
+#pragma unroll
+    for (int b = 0; b < 2; b++) {
+        uint4 xd[NT];
+#pragma unroll
+        for (int n = 0; n < NT; n++) xd[n] = load_shared16(x[n].digits + x_half * 128 + b * 64);
+#pragma unroll
+        for (int q = 0; q < 4; q++) { /* 16 inputs */
+            const uint32_t w0 = w[b * 8 + 2 * q], w1 = w[b * 8 + 2 * q + 1];
+            const uint32_t a[4] = {FLOAT::first(w0), FLOAT::first(w1), FLOAT::second(w0), FLOAT::second(w1)};
+#pragma unroll
+            for (int n = 0; n < NT; n++) {
+                const uint32_t digits = q == 0 ? xd[n].x : q == 1 ? xd[n].y : q == 2 ? xd[n].z : xd[n].w;
+                mma_half(c[n], a, digit_pair<0>(digits), digit_pair<1>(digits));
+            }
+        }
+    }
+    const group_scale s = read_scale<SCALES, GROUP>(scales, half, threadIdx.x % 32 / 4, 0);
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+        const float k = x[n].scales[x_half] * FLOAT::factor;
+        y[n][0] = fmaf(k * s.d.x, fmaf(c[n][0], 128, c[n][1]), y[n][0]);
+        y[n][1] = fmaf(k * s.d.y, fmaf(c[n][2], 128, c[n][3]), y[n][1]);
+    }
+}
+
 /* unit: where it begins in shared memory; u: its number among the units of its tile. */
 template <int BITS, int GROUP, int SCALES, int NT, int SUM = GROUP>
 __device__ __forceinline__ void unit_dot(float y[NT][2], uint32_t unit, const x_view x[NT], int u, int zero) {
@@ -155,8 +188,15 @@ __device__ __forceinline__ void unit_dot(float y[NT][2], uint32_t unit, const x_
         const uint4 line = load_shared16(unit + i * 512 + lane * 16);
         w[4 * i] = line.x, w[4 * i + 1] = line.y, w[4 * i + 2] = line.z, w[4 * i + 3] = line.w;
     }
-    half_dot<BITS, GROUP, SCALES, NT, SUM>(y, w, unit + BITS * 512, x, 2 * u, 0, zero);
-    half_dot<BITS, GROUP, SCALES, NT, SUM>(y, w + 2 * BITS, unit + BITS * 512, x, 2 * u + 1, 1, zero);
+    const uint32_t scales = unit + BITS * 512;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t *words = w + half * 2 * BITS;
+        if constexpr (Float<SCALES>::is)
+            float_half_dot<GROUP, SCALES, NT>(y, words, scales, x, 2 * u + half, half);
+        else
+            half_dot<BITS, GROUP, SCALES, NT, SUM>(y, words, scales, x, 2 * u + half, half, zero);
+    }
 }
 
 /* ---- how the units of a tile follow each other ---- */
