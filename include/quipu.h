@@ -252,8 +252,9 @@ typedef struct qp_adapter_use {
  * supported and why; one JSON object that the caller qp_free()s. With `tensors`, the list of all tensors too. */
 QP_API qp_status qp_inspect_json(char **json, const char *path, bool tensors, qp_error *err);
 /* What the model would take of the device that `options` name, before anything is loaded: weights as they will lie
- * there, scratch, a reserve for sampling, what is left for a cache and how many tokens of each type that is; one JSON
- * object that the caller qp_free()s. QP_UNSUPPORTED where there is no such device. */
+ * there, scratch, a reserve for sampling, what is left for a cache and how many tokens of each type that is, and
+ * formats that are unpacked on their way there, for the device reads others only; one JSON object that the caller
+ * qp_free()s. QP_UNSUPPORTED where there is no such device. */
 QP_API qp_status qp_plan_json(char **json, const char *path, const qp_model_options *options, qp_error *err);
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */

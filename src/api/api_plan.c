@@ -20,6 +20,19 @@ static json_t *list_caches(const model *m) {
     return rows;
 }
 
+/* Weights that will not lie as the file has them. */
+static json_t *list_unpacked(const model *m) {
+    json_t *rows = json_array();
+    for (quant_id id = 0; id < QUANT_COUNT; id++) {
+        const memory_unpacked *of = &m->unpacked[id];
+        if (of->bytes)
+            json_array_append_new(rows, json_pack("{s:s,s:s,s:I,s:I}", "format", quant_type_of(id)->name, "as",
+                                                  quant_type_of(of->as)->name, "file_bytes", (json_int_t)of->file_bytes,
+                                                  "unpacked_bytes", (json_int_t)of->bytes));
+    }
+    return rows;
+}
+
 /* Each of several devices. */
 static json_t *list_shares(const model *m) {
     json_t *rows = json_array();
@@ -53,11 +66,11 @@ static json_t *describe(const model *m) {
         cache += memory_plan_cache(p);
         fits = fits && memory_plan_cache(p) > 0;
     }
-    json_t *document =
-        json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "device", name, "has_own_memory", true, "memory_bytes",
-                  (json_int_t)all.all, "left_bytes", (json_int_t)all.left, "weight_bytes", (json_int_t)all.weights,
-                  "scratch_bytes", (json_int_t)all.scratch, "reserve_bytes", (json_int_t)all.reserve, "cache_bytes",
-                  (json_int_t)cache, "fits", fits, "cache", list_caches(m));
+    json_t *document = json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:o,s:o}", "device", name, "has_own_memory",
+                                 true, "memory_bytes", (json_int_t)all.all, "left_bytes", (json_int_t)all.left,
+                                 "weight_bytes", (json_int_t)all.weights, "scratch_bytes", (json_int_t)all.scratch,
+                                 "reserve_bytes", (json_int_t)all.reserve, "cache_bytes", (json_int_t)cache, "fits",
+                                 fits, "cache", list_caches(m), "unpacked", list_unpacked(m));
     if (document && m->split.n > 1) json_object_set_new(document, "devices", list_shares(m));
     return document;
 }

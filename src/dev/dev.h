@@ -363,9 +363,9 @@ typedef struct dev_ops {
     qp_status (*reserve)(device *d, int max_rows, int64_t max_in, qp_error *err);
 
     /* Of a device with memory of its own, so that a plan can be made before anything is loaded; NULL where the host's
-     * is used. Bytes that a weight will take (0 for one that cannot be opened), that `reserve` will, and what is left
-     * of all when the driver has what it needs beside. */
-    size_t (*weight_bytes)(device *d, const quant_matrix *m, dev_use use);
+     * is used. Bytes that a weight will take (0 for one that cannot be opened; *as: its own format, or the one that it
+     * is unpacked to), that `reserve` will, and what is left of all when the driver has what it needs beside. */
+    size_t (*weight_bytes)(device *d, const quant_matrix *m, dev_use use, quant_id *as);
     size_t (*reserve_bytes)(device *d, int max_rows, int64_t max_in);
     void (*room)(device *d, uint64_t *left, uint64_t *all);
 

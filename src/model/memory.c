@@ -24,6 +24,7 @@ typedef struct adder {
     device *dev;
     const model_shape *shape;
     const weight_source *source;
+    memory_unpacked *unpacked; /* NULL: nobody asks */
 } adder;
 
 /* Where a weight counts: as weights_share has it. */
@@ -33,14 +34,26 @@ static uint64_t *place_of(const adder *a, slot s, int layer) {
     return &a->bytes[a->shape->n_layers + weights_share(&ends, s, 0, a->shape->tied)];
 }
 
+/* One that lies as another format than its own. */
+static void add_unpacked(const adder *a, const quant_matrix *m, quant_id as, uint64_t bytes) {
+    if (!a->unpacked || as == m->type->id) return;
+    memory_unpacked *of = &a->unpacked[m->type->id];
+    of->as = as;
+    of->file_bytes += quant_bytes(m);
+    of->bytes += bytes;
+}
+
 static qp_status add_weight(const adder *a, const slot_row *row, int layer, int member, qp_error *err) {
     const bool is_vector = row->cols == DIM_NONE;
     const int64_t rows = shape_dim(a->shape, row->rows), cols = is_vector ? 1 : shape_dim(a->shape, row->cols);
     uint64_t *place = place_of(a, row->slot, layer);
     quant_matrix m;
+    quant_id as;
     if (is_vector) return *place += (uint64_t)rows * sizeof(float), QP_OK;
     ERR_TRY(a->source->look(a->source->user, row, layer, member, rows, cols, &m, err));
-    *place += granted(a->dev->ops->weight_bytes(a->dev, &m, weights_use(row->slot, a->shape)));
+    const uint64_t bytes = granted(a->dev->ops->weight_bytes(a->dev, &m, weights_use(row->slot, a->shape), &as));
+    *place += bytes;
+    add_unpacked(a, &m, as, bytes);
     quant_close(&m);
     return QP_OK;
 }
@@ -114,6 +127,7 @@ static qp_status plan_all(memory_plan *out, dev_split *split, const split_wish *
         plan_scratch(&out[i], split, i, shape);
     }
     ERR_TRY(add_all(a, arch, err));
+    a->unpacked = NULL;
     ERR_TRY(cut_layers(split, out, wish, a->bytes, shape, err));
     for (int i = 0; i < split->n; i++) {
         a->dev = split->dev[i];
@@ -124,12 +138,13 @@ static qp_status plan_all(memory_plan *out, dev_split *split, const split_wish *
     return QP_OK;
 }
 
-qp_status memory_plan_make(memory_plan *out, dev_split *split, const split_wish *wish, const arch_row *arch,
-                           const model_shape *shape, const weight_source *source, qp_error *err) {
+qp_status memory_plan_make(memory_plan *out, memory_unpacked *unpacked, dev_split *split, const split_wish *wish,
+                           const arch_row *arch, const model_shape *shape, const weight_source *source, qp_error *err) {
     device *first = split->dev[0];
     out[0] = (memory_plan){0};
     if (!first->ops->room) return *split = dev_whole(first, shape->n_layers), QP_OK;
-    adder a = {NULL, first, shape, source};
+    adder a = {NULL, first, shape, source, unpacked};
+    memset(unpacked, 0, QUANT_COUNT * sizeof *unpacked);
     a.bytes = mem_array((size_t)shape->n_layers + 2, sizeof *a.bytes);
     if (!a.bytes) return err_no_memory(err, 0, "the sizes of layers");
     const qp_status status = plan_all(out, split, wish, arch, &a, err);

@@ -15,10 +15,16 @@ typedef struct memory_plan {
     uint64_t unlimited; /* `left` without the limit */
 } memory_plan;
 
-/* Cuts the layers among the devices as was wished, and plans each of them: out [split->n]. Looks at every weight that
- * the model needs and at none of their bytes. */
-qp_status memory_plan_make(memory_plan *out, dev_split *split, const split_wish *wish, const arch_row *arch,
-                           const model_shape *shape, const weight_source *source, qp_error *err);
+/* Weights of a format that the first device does not read, in all layers: what they are unpacked to. All 0: none. */
+typedef struct memory_unpacked {
+    quant_id as;
+    uint64_t file_bytes, bytes;
+} memory_unpacked;
+
+/* Cuts the layers among the devices as was wished, and plans each of them: out [split->n], unpacked [QUANT_COUNT].
+ * Looks at every weight that the model needs and at none of their bytes. */
+qp_status memory_plan_make(memory_plan *out, memory_unpacked *unpacked, dev_split *split, const split_wish *wish,
+                           const arch_row *arch, const model_shape *shape, const weight_source *source, qp_error *err);
 /* What is left for the cache on one device, beside the reserve; 0 where the model itself does not fit. */
 uint64_t memory_plan_cache(const memory_plan *p);
 /* QP_NO_MEMORY with the plan in words, if the model does not fit. */

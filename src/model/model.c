@@ -36,7 +36,7 @@ static qp_status finish_open(model *m, weight_source source, const model_options
     ERR_TRY(split_read(&wish, o->split, err));
     ERR_TRY(split_open(&m->split, &wish, &o->device, err));
     m->dev = m->split.dev[0];
-    ERR_TRY(memory_plan_make(m->memory, &m->split, &wish, m->arch, &m->shape, &source, err));
+    ERR_TRY(memory_plan_make(m->memory, m->unpacked, &m->split, &wish, m->arch, &m->shape, &source, err));
     if (o->plan_only) return QP_OK;
     ERR_TRY(memory_check(m->memory, &m->split, err));
     if (m->checkpoint && m->dev->has_packs) checkpoint_rest(m->checkpoint);

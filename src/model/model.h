@@ -21,7 +21,8 @@ typedef struct model {
     synth synth;
     weights weights;
     plan plan;
-    memory_plan memory[DEV_MOST_SHARES]; /* of each device */
+    memory_plan memory[DEV_MOST_SHARES];   /* of each device */
+    memory_unpacked unpacked[QUANT_COUNT]; /* on devices with memory of their own */
     forward forward;
     pthread_mutex_t step_lock; /* one step at a time */
     hf_ids ids;

@@ -156,6 +156,7 @@ class IsFull(Case):
         self.assertEqual(plan["cache_bytes"], plan["left_bytes"] - plan["weight_bytes"] - plan["scratch_bytes"]
                          - plan["reserve_bytes"])
         self.assertGreater(plan["reserve_bytes"], 0)
+        self.assertEqual(plan["unpacked"], [])
         for row in plan["cache"]:
             self.assertEqual(row["tokens"], plan["cache_bytes"] // row["page_bytes"] * 256)
 

@@ -64,6 +64,36 @@ static void the_plan_is_kept(void **state) {
     }
 }
 
+/* FP8 is not for a GPU that has the general kernels alone, nor where sums shall be float32's. */
+static void what_is_unpacked_is_told(void **state) {
+    static const struct {
+        const char *gpu;
+        bool exact;
+        quant_id as;
+        int element; /* bytes; 0: it stays as it is */
+    } cases[] = {{NULL, false, QUANT_F16, 2}, {"9 4 1", true, QUANT_F32, 4}, {"9 4 1", false, QUANT_F32, 0}};
+    const uint64_t all_scales = 2 * 7 * sizeof(float);
+    if (!emulator.library) HARNESS_SKIP("what a GPU has is not to be chosen");
+    emulator.memory((size_t)1 << 30);
+    for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
+        model_options o = {.device = cuda_test_options(1, cases[i].exact)};
+        o.device.kind = "cuda";
+        model *m;
+        qp_error err;
+        cuda_emulate(cases[i].gpu);
+        if (model_synthesize(&m, "tiny", "fp8_e4m3", 7, &o, &err) != QP_OK) fail_msg("%s", err.text);
+        for (quant_id id = 0; id < QUANT_COUNT; id++) {
+            const memory_unpacked *of = &m->unpacked[id];
+            const bool is = id == QUANT_FP8_E4M3 && cases[i].element;
+            assert_int_equal(of->bytes, is ? (of->file_bytes - all_scales) * (uint64_t)cases[i].element : 0);
+            assert_int_equal(of->file_bytes > 0, is);
+            if (is) assert_int_equal(of->as, cases[i].as);
+        }
+        model_close(m);
+    }
+    cuda_emulate(NULL);
+}
+
 /* From the least memory that does to none: refused before anything is loaded, in words. */
 static void too_little_is_said_first(void **state) {
     model_options o = {.device = cuda_test_options(1, false)};
@@ -209,7 +239,8 @@ static void jobs_are_as_if_alone(void **state) {
 int main(int argc, char **argv) {
     if (!find_gpu()) return puts("SKIP: no GPU, and no C++ compiler for an emulated one"), 77;
     if (argc > 1) n_jobs = atoi(argv[1]);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_plan_is_kept), cmocka_unit_test(too_little_is_said_first),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_plan_is_kept), cmocka_unit_test(what_is_unpacked_is_told),
+                                       cmocka_unit_test(too_little_is_said_first),
                                        cmocka_unit_test(the_planned_cache_leaves_the_reserve),
                                        cmocka_unit_test(jobs_are_as_if_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,7 +97,7 @@ void cuda_weight_here(cuda_device *c, const dev_weight *w);
 qp_status cuda_weight_open(device *d, dev_weight *out, const quant_matrix *m, qp_error *err);
 qp_status cuda_weight_pack(device *d, dev_weight *w, qp_error *err);
 void cuda_weight_close(device *d, dev_weight *w);
-size_t cuda_weight_bytes(device *d, const quant_matrix *m, dev_use use);
+size_t cuda_weight_bytes(device *d, const quant_matrix *m, dev_use use, quant_id *as);
 /* cuda_matmul.c */
 qp_status cuda_reserve(device *d, int max_rows, int64_t max_in, qp_error *err);
 size_t cuda_reserve_bytes(device *d, int max_rows, int64_t max_in);

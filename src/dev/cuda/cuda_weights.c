@@ -162,12 +162,12 @@ qp_status cuda_weight_pack(device *d, dev_weight *out, qp_error *err) {
     return load_rows(c, w, &out->stored, wants_tiles(d, w->type, out->use), err);
 }
 
-size_t cuda_weight_bytes(device *d, const quant_matrix *m, dev_use use) {
+size_t cuda_weight_bytes(device *d, const quant_matrix *m, dev_use use, quant_id *as) {
     const cuda_device *c = cuda_of(d);
-    const quant_id type = type_of(c, m);
     const size_t packed = may_pack(c, use) ? cuda_packed_bytes(m) : 0;
+    *as = packed ? m->type->id : type_of(c, m);
     if (packed || check(m, NULL) != QP_OK) return packed;
-    return rows_bytes(type, wants_tiles(d, type, use), m->n_out, m->n_in);
+    return rows_bytes(*as, wants_tiles(d, *as, use), m->n_out, m->n_in);
 }
 
 void cuda_weight_here(cuda_device *c, const dev_weight *weight) {
