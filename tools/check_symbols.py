@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 
+from check_layers import ISA
+
 
 def declared(header):
     """Names declared with QP_API."""
@@ -41,7 +43,7 @@ def isa_objects(build):
 def check_isa(build):
     for path in isa_objects(build):
         name = os.path.basename(path)
-        if not re.match(r"(avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|amxint8|neon|dotprod|i8mm)_\w+\.c\.o$", name):
+        if not re.match(r"(%s)_\w+\.c\.o$" % "|".join(ISA), name):
             continue
         exports = defined(path)
         if len(exports) != 1:

@@ -341,30 +341,30 @@ static qp_status make_fp8(synth *s, const slot_row *row, int layer, int member, 
 
 /* ---- the source ---- */
 
-static qp_status fetch_random(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
-                              quant_matrix *out, qp_error *err) {
-    synth *s = user;
+static qp_status make_matrix(synth *s, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                             bool only_look, quant_matrix *out, qp_error *err) {
     size_t bytes;
-    if (row->cols == DIM_NONE) return fetch_vector(s, row, rows, out, err);
-    if (is_exl2(s, row, cols)) return make_exl2(s, row, layer, member, rows, cols, false, out, err);
-    if (is_fp8(s, row)) return make_fp8(s, row, layer, member, rows, cols, false, out, err);
+    if (is_exl2(s, row, cols)) return make_exl2(s, row, layer, member, rows, cols, only_look, out, err);
+    if (is_fp8(s, row)) return make_fp8(s, row, layer, member, rows, cols, only_look, out, err);
     if (!s->type->bytes(&bytes, rows, cols)) return too_large(row, err);
-    void *memory = take_block(s, bytes, err);
-    if (!memory) return QP_NO_MEMORY;
-    fill(memory, s->type, (size_t)rows * (size_t)cols, exponent_of(row, cols), seed_of(s, row->slot, layer, member));
+    void *memory = only_look ? NULL : take_block(s, bytes, err);
+    if (!only_look && !memory) return QP_NO_MEMORY;
+    if (memory)
+        fill(memory, s->type, (size_t)rows * (size_t)cols, exponent_of(row, cols),
+             seed_of(s, row->slot, layer, member));
     *out = quant_plain(s->type, rows, cols, memory, bytes);
     return QP_OK;
 }
 
+static qp_status fetch_random(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                              quant_matrix *out, qp_error *err) {
+    if (row->cols == DIM_NONE) return fetch_vector(user, row, rows, out, err);
+    return make_matrix(user, row, layer, member, rows, cols, false, out, err);
+}
+
 static qp_status look_random(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
                              quant_matrix *out, qp_error *err) {
-    synth *s = user;
-    size_t bytes;
-    if (is_exl2(s, row, cols)) return make_exl2(s, row, layer, member, rows, cols, true, out, err);
-    if (is_fp8(s, row)) return make_fp8(s, row, layer, member, rows, cols, true, out, err);
-    if (!s->type->bytes(&bytes, rows, cols)) return too_large(row, err);
-    *out = quant_plain(s->type, rows, cols, NULL, bytes);
-    return QP_OK;
+    return make_matrix(user, row, layer, member, rows, cols, true, out, err);
 }
 
 weight_source synth_source(synth *s) { return (weight_source){.fetch = fetch_random, .look = look_random, .user = s}; }

@@ -188,16 +188,6 @@ static size_t room(int64_t n_in) {
     return ours > theirs ? ours : theirs;
 }
 
-static const cpu_matmul_kernel kernel_grouped = {
-    .stream_rows = STREAMED_ROWS,
-    .stream_step = PACK_COLUMNS,
-    .row_step = GROUP_ROWS,
-    .panel = BLOCK_COLUMNS,
-    .packed_bytes = packed_bytes,
-    .pack = pack,
-    .scratch_bytes = room,
-    .run = run,
-    .pack_ordered = pack_ordered,
-};
+static const cpu_matmul_kernel kernel_grouped = PANELS_KERNEL(STREAMED_ROWS, room);
 
 const cpu_matmul_ops cpu_quant_amxint8 = {.grouped = &kernel_grouped};

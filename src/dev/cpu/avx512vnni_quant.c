@@ -175,16 +175,6 @@ static size_t room(int64_t n_in) {
     return panels > starts ? panels : starts;
 }
 
-static const cpu_matmul_kernel kernel_grouped = {
-    .stream_rows = TALLEST,
-    .stream_step = PACK_COLUMNS,
-    .row_step = GROUP_ROWS,
-    .panel = BLOCK_COLUMNS,
-    .packed_bytes = packed_bytes,
-    .pack = pack,
-    .scratch_bytes = room,
-    .run = run,
-    .pack_ordered = pack_ordered,
-};
+static const cpu_matmul_kernel kernel_grouped = PANELS_KERNEL(TALLEST, room);
 
 const cpu_matmul_ops cpu_quant_avx512vnni = {.grouped = &kernel_grouped};
