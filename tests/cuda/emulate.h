@@ -86,6 +86,7 @@ static inline uint4 load_shared16(uint32_t a) { return emulate_load<uint4>(a); }
 static inline uint2 load_shared8(uint32_t a) { return emulate_load<uint2>(a); }
 static inline uint32_t load_shared4(uint32_t a) { return emulate_load<uint32_t>(a); }
 static inline uint32_t load_shared2(uint32_t a) { return emulate_load<uint16_t>(a); }
+static inline void store_shared2(uint32_t to, uint16_t v) { memcpy(emulate_at(to, 2), &v, 2); }
 static inline void store_shared4(uint32_t to, uint32_t v) { memcpy(emulate_at(to, 4), &v, 4); }
 static inline void store_shared8(uint32_t to, uint32_t v, uint32_t w) {
     const uint32_t both[2] = {v, w};
@@ -124,6 +125,12 @@ static inline void barriers_made() {}
 void barrier_expect(uint32_t b, int bytes);
 void barrier_wait(uint32_t b, uint32_t parity);
 void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy);
+void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy);
+
+static inline bool agreed(bool said) { return said; }
+static inline int thread_now() { return (int)threadIdx.x; }
+unsigned __ballot_sync(unsigned lanes, bool vote);
+static inline bool all_say(bool yes) { return __ballot_sync(~0u, yes) == ~0u; }
 
 /* ---- meeting ---- */
 
@@ -131,6 +138,8 @@ void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier, 
 void emulate_barrier(int barrier, unsigned n);
 static inline void __syncthreads() { emulate_barrier(0, 0); }
 template <int BARRIER, int THREADS> static inline void meet_threads() { emulate_barrier(BARRIER, THREADS); }
+void emulate_pass(int barrier, unsigned n); /* the thread goes on */
+template <int BARRIER, int THREADS> static inline void pass_threads() { emulate_pass(BARRIER, THREADS); }
 
 /* All lanes of the warp that have not ended meet. Each shows `bytes`, at most EMULATED_SLOT; the last one to come lets
  * `work` change what they have shown. The result points to the 32 lanes' slots until the meeting after next. */
@@ -147,7 +156,6 @@ template <class T> static inline T __shfl_sync(unsigned, T value, int lane) {
 template <class T> static inline T __shfl_xor_sync(unsigned lanes, T value, int step) {
     return __shfl_sync(lanes, value, (int)threadIdx.x % 32 ^ step);
 }
-unsigned __ballot_sync(unsigned lanes, bool vote);
 
 /* ---- products of a warp ---- */
 

@@ -85,6 +85,19 @@ void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier, 
         emulate_on_their_way().push_back(c);
 }
 
+static void check_same(uint8_t (*slots)[EMULATED_SLOT]) {
+    for (int i = 1; i < LANES; i++)
+        if (memcmp(slots[0], slots[i], EMULATED_SLOT)) emulate_fault("lanes ask for different copies");
+}
+
+void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy) {
+    uint64_t said[EMULATED_SLOT / sizeof(uint64_t)] = {to, (uintptr_t)from, (uint64_t)bytes, barrier};
+    emulate_meet(check_same, said, sizeof said);
+    if (threadIdx.x % LANES) return;
+    barrier_expect(barrier, bytes);
+    copy_bulk_once(to, from, bytes, barrier, policy);
+}
+
 void emulate_deliver(const bulk_copy &c) {
     uint8_t *memory = emulate_memory_of(c.block);
     counter *at = (counter *)(memory + (c.barrier - SHARED_BASE));

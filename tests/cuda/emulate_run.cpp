@@ -211,15 +211,19 @@ static void open_barrier(block *b, int barrier) {
     }
 }
 
-void emulate_barrier(int barrier, unsigned n) {
+void emulate_pass(int barrier, unsigned n) {
     block *b = all.now->block;
     if (b->n_at[barrier] && b->wanted[barrier] != n) emulate_fault("threads meet in different numbers");
     b->wanted[barrier] = n;
     b->n_at[barrier]++;
+    if (b->n_at[barrier] == (n ? n : b->n_live)) open_barrier(b, barrier);
+}
+
+void emulate_barrier(int barrier, unsigned n) {
     all.now->at_barrier[barrier] |= bit();
-    if (b->n_at[barrier] == (n ? n : b->n_live)) return open_barrier(b, barrier);
     all.now->runs &= ~bit();
-    pause();
+    emulate_pass(barrier, n);
+    if (!(all.now->runs & bit())) pause();
 }
 
 static void end_thread() {

@@ -152,11 +152,11 @@ static qp_status load(cuda_device *c, cuda_packed *p, const cuda_plan *plan, con
     if (status == QP_OK) status = send_tiles(c, p, plan, m, err);
     if (status == QP_OK && p->matvec == KERNEL_k_matvec_mixed) status = send_units(c, p, plan, err);
     if (status == QP_OK && plan->order) {
-        const size_t bytes = (size_t)p->n_units * PACKED_UNIT * sizeof *plan->order;
         void *there = NULL;
-        status = take_and_send(c, &there, plan->order, bytes, err);
+        status = take_and_send(c, &there, plan->order, plan->order_bytes, err);
         p->order = there;
-        p->layout = hash_bytes(plan->order, bytes, p->layout);
+        if (there && plan->has_places) p->places = p->order + p->n_units * PACKED_UNIT;
+        p->layout = hash_bytes(plan->order, plan->order_bytes, p->layout);
     }
     return status;
 }
@@ -179,7 +179,7 @@ size_t cuda_packed_bytes(const quant_matrix *m) {
     cuda_packed is;
     cuda_plan *plan = MEM_NEW(cuda_plan);
     if (plan && pack_cuda_plan(plan, &possible, m, NULL) == QP_OK && possible && describe(&is, plan)) {
-        bytes = is.bytes + (plan->order ? (size_t)is.n_units * PACKED_UNIT * sizeof *plan->order : 0);
+        bytes = is.bytes + plan->order_bytes;
         if (is.matvec == KERNEL_k_matvec_mixed) bytes += (size_t)is.n_units * sizeof(packed_unit);
     }
     if (plan) pack_cuda_free(plan);
@@ -508,6 +508,7 @@ bool cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
     packed_args args = {.x = a->x,
                         .x_stride = a->x_stride,
                         .order = p->order,
+                        .places = p->places,
                         .n_in = (int)a->parts[first].w->n_in,
                         .n_rows = a->n_rows,
                         .n_units = p->n_units,

@@ -22,6 +22,7 @@ typedef struct cuda_packed {
     size_t tile_bytes, bytes; /* bytes: of all tiles */
     void *tiles;              /* device memory, as are the next */
     int32_t *order;           /* NULL: as they come */
+    const int32_t *places;    /* where order has each input, behind it; NULL: that cannot be said */
     packed_unit *units;       /* NULL: all of one kind */
     uint64_t layout;          /* hash of what order and units hold: equal ones can share a launch */
 } cuda_packed;

@@ -28,13 +28,15 @@ enum {
 };
 
 _Static_assert(STREAMS_AT + MOST_STREAMS * (int)sizeof(program_stream) <= PROGRAM_BYTES, "there is room");
-_Static_assert(sizeof(program_stage) % 16 == 0 && sizeof(program_stream) % 16 == 0 && PROGRAM_STAGES % 16 == 0,
+_Static_assert(sizeof(program_stage) % 16 == 0 && PROGRAM_STAGES % 16 == 0 && PROGRAM_SHARES % 16 == 0,
                "copied in words of 16 bytes, to where they may lie");
 
 /* Results that are told, and where launches would write and read them. */
 typedef struct told_rows {
     const float *of;
     float *at;
+    bool is_placed; /* in the order of the weights that read it */
+    int64_t stride; /* from row to row; 0: as in `of` */
 } told_rows;
 
 typedef struct maker {
@@ -100,10 +102,14 @@ static program_stage *add_stage(maker *m, int what) {
 }
 
 /* Where `of` was told; NULL: it was not. */
-static float *find_told(const maker *m, const float *of) {
+static told_rows *find_rows(maker *m, const float *of) {
     for (int i = 0; i < m->n_told; i++)
-        if (m->told[i].of == of) return m->told[i].at;
+        if (m->told[i].of == of) return &m->told[i];
     return NULL;
+}
+static float *find_told(maker *m, const float *of) {
+    const told_rows *rows = find_rows(m, of);
+    return rows ? rows->at : NULL;
 }
 
 /* The stage need not wait for others: it looks for what they tell. */
@@ -121,7 +127,7 @@ static float *take_words(maker *m, size_t n, size_t most) {
     return at;
 }
 
-/* A place where `n` results of `of` are told from now on; NULL: there is no room. */
+/* A place where n results of `of` are told from now on; NULL: there is no room. */
 static float *tell(maker *m, const float *of, int64_t n) {
     int i = 0;
     while (i < m->n_told && m->told[i].of != of) i++;
@@ -133,6 +139,27 @@ static float *tell(maker *m, const float *of, int64_t n) {
         m->told[i] = m->told[--m->n_told]; /* what was told before is old */
     if (at && i == m->n_told) m->n_told++;
     return at;
+}
+
+/* The next launch if it is a product of `x`; NULL: it is none. */
+static const packed_args *peek_product(const maker *m, const float *x) {
+    const launch_head *head = peek(m);
+    if (!head || !find_kind(head->kernel)) return NULL;
+    const packed_args *p = (const packed_args *)(const void *)(head + 1);
+    return p->x == x ? p : NULL;
+}
+
+/* Rows of n results of `of`, which nothing but the next launch reads: told in the order of its weights, if that is one
+ * of their own. */
+static void tell_reader(maker *m, program_stage *s, int part, const float *of, int64_t n) {
+    const packed_args *reader = peek_product(m, of);
+    s->places = reader ? reader->places : NULL;
+    s->told_stride = s->places ? (int64_t)reader->n_units * PACKED_UNIT : n;
+    s->told[part] = tell(m, of, m->n_rows * s->told_stride);
+    if (!s->told[part]) return;
+    told_rows *rows = find_rows(m, of);
+    rows->is_placed = !!s->places;
+    rows->stride = s->told_stride;
 }
 
 static void tell_part(maker *m, program_stage *s, int part) {
@@ -185,16 +212,13 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
         s->eps = norm->eps;
         s->is.product.x = norm->x;
     }
-    const float *told = find_told(m, s->is.product.x);
-    if (told) s->is.product.x = told, hear(s);
+    const told_rows *told = find_rows(m, s->is.product.x);
+    if (told) s->is.product.x = told->at, hear(s);
+    if (told && told->stride) s->is.product.x_stride = told->stride;
+    s->is_placed = told && told->is_placed;
     need(m, program_product_bytes(p->n_rows, p->n_units, kind->sum, norm ? p->n_in : 0));
     m->at += launch_bytes(head);
     return s;
-}
-
-static bool is_product(const maker *m, const float *x) {
-    const launch_head *head = peek(m);
-    return head && find_kind(head->kernel) && ((const packed_args *)(const void *)(head + 1))->x == x;
 }
 
 /* A product whose only part is added to the residual. */
@@ -226,7 +250,7 @@ static const k_norm_args *take_normed(maker *m, program_stage **last) {
     const k_norm_args *norm = take_norm(m);
     if (!norm || norm->rows || (n_rows && n_rows != m->n_rows)) return NULL;
     *last = NULL;
-    while (is_product(m, norm->out)) {
+    while (peek_product(m, norm->out)) {
         *last = take_product(m, norm->out, norm);
         if (!*last || (*last)->is.product.x_stride != norm->dim) return NULL;
         m->waits = false;
@@ -243,12 +267,28 @@ static const k_rope_args *take_rotation(maker *m) {
 }
 
 /* Queries, keys and values are heard together or not at all. */
-static void hear_heads(program_stage *s, const maker *m) {
+static void hear_heads(program_stage *s, maker *m) {
     k_rope_args *rope = &s->is.heads.rope;
     float *q = find_told(m, rope->q), *k = find_told(m, rope->k), *v = find_told(m, rope->v);
     if (!q || !k || !v) return;
     rope->q = q, rope->k = k, rope->v = v;
     hear(s);
+}
+
+/* Whether blocks do the same pages of the same rows, turned by the same angles, as in the stage before. */
+static bool has_same_plan(const program_stage *s, const program_stage *before) {
+    const k_decode_args *a = &s->is.heads.attend, *b = &before->is.heads.attend;
+    const k_rope_args *turn = &s->is.heads.rope, *turn_before = &before->is.heads.rope;
+    return a->spans == b->spans && a->pages == b->pages && a->n_splits == b->n_splits &&
+           a->n_kv_heads == b->n_kv_heads && a->window == b->window && a->chunk == b->chunk &&
+           s->n_spans == before->n_spans && turn->cos == turn_before->cos && turn->sin == turn_before->sin &&
+           turn->rot_dims == turn_before->rot_dims;
+}
+
+static bool is_planned(const maker *m, const program_stage *s) {
+    for (const program_stage *before = s; before-- > m->stages;)
+        if (before->what == PROGRAM_ATTEND) return has_same_plan(s, before);
+    return false;
 }
 
 /* Rotation, attention and merging. Returns where the result is. */
@@ -269,8 +309,10 @@ static const float *take_attention(maker *m) {
     s->n_spans = (int)head->grid[2];
     s->is.heads.attend = *a;
     s->is.heads.rope = *rope;
+    s->is_planned = is_planned(m, s);
     hear_heads(s, m);
-    need(m, program_attend_bytes(dim, a->n_heads / a->n_kv_heads));
+    s->quads = a->n_splits < PROGRAM_MOST_QUADS ? a->n_splits : PROGRAM_MOST_QUADS;
+    need(m, program_attend_bytes(dim, a->n_heads / a->n_kv_heads, s->quads));
     program_stage *merge = a->n_splits > 1 ? add_stage(m, PROGRAM_MERGE) : s;
     if (!merge) return NULL;
     if (merge != s) {
@@ -282,7 +324,7 @@ static const float *take_attention(maker *m) {
         merge->hears = !!s->told[PROGRAM_PAGES];
         merge->waits = !merge->hears;
     }
-    merge->told[PROGRAM_FOUND] = tell(m, a->out, (int64_t)m->n_rows * a->n_heads * dim);
+    tell_reader(m, merge, PROGRAM_FOUND, a->out, (int64_t)a->n_heads * dim);
     return a->out;
 }
 
@@ -295,7 +337,7 @@ static const float *take_gate(maker *m, int first, program_stage *last) {
         !p->parts[1].add && p->parts[0].n_tiles == p->parts[1].n_tiles) {
         last->gates = m->streams[last->stream].gates = true;
         last->act = gate->act;
-        tell_part(m, last, 0);
+        tell_reader(m, last, 0, gate->gate, p->parts[0].n_out);
         return gate->gate;
     }
     tell_products(m, first);
@@ -310,7 +352,8 @@ static const float *take_gate(maker *m, int first, program_stage *last) {
         s->is.gate.up = told_up;
         hear(s);
     }
-    s->told[0] = tell(m, gate->gate, gate->n);
+    s->width = (int32_t)(gate->n / m->n_rows);
+    tell_reader(m, s, 0, gate->gate, s->width);
     return gate->gate;
 }
 
@@ -375,23 +418,24 @@ static void take_head(maker *m) {
     if (!norm || !take_product(m, norm->out, norm) || !only_logits_follow(m)) *m = before;
 }
 
+/* Stages that wait know how often blocks meet until they begin. */
+static void count_meetings(const maker *m) {
+    for (int i = 0, n = 0; i < m->n_stages; i++)
+        if (m->stages[i].waits) m->stages[i].waits = ++n;
+}
+
 /* ---- the launch ---- */
 
-/* Units of a slot and slots of a ring: what fits beside the scratch. */
+/* Slots of a ring: what fits beside the scratch. */
 static bool fit(const maker *m, k_program_args *a, size_t *shared_bytes) {
-    const int room = m->c->gpu.most_shared - program_ring_at(m->n_streams, m->scratch);
+    const int taken = program_ring_at(m->n_streams, m->scratch), slots = PROGRAM_WARPS * m->unit_bytes;
     a->n_streams = m->n_streams;
     a->scratch_bytes = m->scratch;
-    for (a->per_slot = 2; a->per_slot; a->per_slot--) {
-        a->slot_bytes = a->per_slot * m->unit_bytes;
-        a->n_slots = room / (PROGRAM_WARPS * a->slot_bytes);
-        if (a->n_slots > PROGRAM_MOST_SLOTS) a->n_slots = PROGRAM_MOST_SLOTS;
-        if (a->n_slots < 2) continue;
-        *shared_bytes =
-            (size_t)(program_ring_at(m->n_streams, m->scratch) + a->n_slots * PROGRAM_WARPS * a->slot_bytes);
-        return true;
-    }
-    return false;
+    a->slot_bytes = m->unit_bytes;
+    a->n_slots = (m->c->gpu.most_shared - taken) / slots;
+    if (a->n_slots > PROGRAM_MOST_SLOTS) a->n_slots = PROGRAM_MOST_SLOTS;
+    *shared_bytes = (size_t)(taken + a->n_slots * slots);
+    return a->n_slots >= 2;
 }
 
 static bool send(cuda_device *c, int slot, const maker *m, k_program_args *a) {
@@ -439,6 +483,7 @@ static void shorten(cuda_device *c, int slot, maker *m) {
     if (!m->n_stages || !ends_well(m)) return;
     take_head(m);
     leave_last(m);
+    count_meetings(m);
     if (fit(m, &a, &shared_bytes) && send(c, slot, m, &a)) replace(c, first, m, &a, shared_bytes);
 }
 

@@ -9,7 +9,7 @@
 #include "quant_samples.h"
 #include "cuda_harness.h"
 
-enum { MOST_SPANS = 4, PAGES = 24, SLOTS = DEV_PAGE_TOKENS };
+enum { MOST_SPANS = 4, PAGES = 24, SLOTS = DEV_PAGE_TOKENS, SCATTERED = 16 /* of GPTQ's variants */ };
 
 /* A kind of layer. */
 typedef struct kind {
@@ -18,7 +18,7 @@ typedef struct kind {
     int hidden, ffn_width, heads, kv_heads, dim;
     int rows, past[MOST_SPANS];
     int window;
-    bool apart, has_qk_norm, has_sinks; /* apart: products of one input have weights that lie differently */
+    bool apart, has_qk_norm, has_sinks; /* apart: the gate has its inputs in an order of its own */
 } kind;
 
 static const kind layer_kinds[] = {
@@ -40,14 +40,21 @@ static const kind layer_kinds[] = {
      false},
     {"q4_0, window", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 512, 512, 8, 1, 64, 2, {900, 31}, 300, false, false, false},
     {"q8_0", {QUANT_Q8_0, 0}, {QUANT_Q8_0, 0}, 1024, 1536, 16, 4, 64, 3, {5, 511, 77}, 0, false, false, false},
-    {"exl2", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 1024, 1024, 8, 4, 128, 1, {300}, 0, true, false, false},
-    {"exl2, rows", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 512, 768, 8, 4, 64, 2, {0, 256}, 0, true, false, false},
+    {"exl2", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 1024, 1024, 8, 4, 128, 1, {300}, 0, false, false, false},
+    {"gptq, scattered", {QUANT_GPTQ, 52}, {QUANT_GPTQ, 52}, 1024, 768, 8, 8, 128, 2, {5, 30}, 0, true, false, false},
+    {"exl2, rows", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 512, 768, 8, 4, 64, 2, {0, 256}, 0, false, false, false},
+};
+/* Rows so long that a warp has several units of a tile, not as many as others. */
+static const kind wide_kinds[] = {
+    {"q4_0, wide", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 4096, 4352, 32, 4, 128, 1, {40}, 0, false, false, false},
+    {"q4_0, wide rows", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 4096, 4352, 32, 4, 128, 2, {40, 7}, 0, false, false, false},
 };
 
 /* How often, for time is short where the GPU is emulated. */
 typedef struct effort {
     int layers, repeats;
     size_t area; /* of words that are told; 0: as it is */
+    int wide;    /* of the wide kinds */
 } effort;
 
 typedef struct world {
@@ -124,7 +131,11 @@ static void build(world *w, device *gpu, const kind *k, effort most) {
     const int shapes[7][2] = {{q, k->hidden},           {kv, k->hidden},           {kv, k->hidden},
                               {k->hidden, q},           {k->ffn_width, k->hidden}, {k->ffn_width, k->hidden},
                               {k->hidden, k->ffn_width}};
-    for (int i = 0; i < 7; i++) open_weight(w, i, i < WGATE ? &k->attention : &k->ffn, shapes[i][0], shapes[i][1]);
+    for (int i = 0; i < 7; i++) {
+        sample_format f = i < WGATE ? k->attention : k->ffn;
+        if (k->apart && i == WUP) f.variant &= ~SCATTERED;
+        open_weight(w, i, &f, shapes[i][0], shapes[i][1]);
+    }
     for (int i = 0; i < 9; i++) w->buffers[i] = take(w, (size_t)(k->rows * widths[i]) * sizeof(float));
     w->norm = take(w, (size_t)k->hidden * sizeof(float));
     w->sinks = take(w, (size_t)k->heads * sizeof(float));
@@ -291,16 +302,18 @@ static void every_kind(const char *library, effort most) {
     if (cuda_open_from(&gpu, library, &options, &err) != QP_OK) fail_msg("%s", err.text);
     assert_int_equal(gpu->ops->reserve(gpu, 64, 4096, &err), QP_OK);
     if (most.area) ((cuda_device *)(void *)gpu)->program_area = most.area;
-    if (((cuda_device *)(void *)gpu)->programs)
-        for (size_t i = 0; i < HARNESS_COUNT(layer_kinds); i++) step_is_repeated(gpu, &layer_kinds[i], most);
-    else
-        assert_null(library); /* the emulated one has them */
+    const bool has_programs = ((cuda_device *)(void *)gpu)->programs;
+    if (library) assert_true(has_programs);
+    for (size_t i = 0; i < HARNESS_COUNT(layer_kinds) && has_programs && !most.wide; i++)
+        step_is_repeated(gpu, &layer_kinds[i], most);
+    for (int i = 0; i < most.wide && has_programs; i++) step_is_repeated(gpu, &wide_kinds[i], most);
     dev_close(gpu);
 }
 
 static void programs_compute_what_launches_do(void **state) {
     if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
     every_kind(NULL, (effort){.layers = 3, .repeats = 3});
+    every_kind(NULL, (effort){.layers = 3, .repeats = 3, .wide = HARNESS_COUNT(wide_kinds)});
 }
 
 /* Where there is no room to tell, blocks meet: at first, and halfway. */
@@ -314,13 +327,15 @@ static void programs_need_no_luck(void **state) {
     static const struct {
         const char *gpu; /* capability, multiprocessors, seed */
         size_t area;
-    } cases[] = {{"9 5 0", 0}, {"9 7 1", 0}, {"9 4 3", 100 << 10}, {"9 4 4", 128}};
+    } cases[] = {{"9 5 0", 0}, {"9 7 1", 0}, {"9 4 3", 100 << 10}, {"9 4 4", 128}, {"9 8 5", 128}};
     char emulated[4096];
     if (!cuda_emulated_path(emulated, sizeof emulated)) HARNESS_SKIP("no C++ compiler for the emulated GPU");
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
         cuda_emulate(cases[i].gpu);
         every_kind(emulated, (effort){.layers = 2, .repeats = 2, .area = cases[i].area});
     }
+    cuda_emulate("9 6 6");
+    every_kind(emulated, (effort){.layers = 2, .repeats = 2, .wide = 1});
     cuda_emulate(NULL);
 }
 

@@ -41,17 +41,29 @@ static bool plan_run(cuda_run *r, const quant_matrix *m, int64_t k) {
     return true;
 }
 
+/* Where order has each of n_in inputs; false: one is there twice. */
+static bool invert(int32_t *places, int64_t n_in, const int32_t *order, size_t n) {
+    for (size_t k = 0; k < n; k++) {
+        if (order[k] < 0) continue;
+        if (order[k] >= n_in || places[order[k]] >= 0) return false;
+        places[order[k]] = (int32_t)k;
+    }
+    return true;
+}
+
 static qp_status plan_order(cuda_plan *p, const quant_matrix *m, qp_error *err) {
-    const size_t n = (size_t)p->n_units * PACKED_UNIT;
+    const size_t n = (size_t)p->n_units * PACKED_UNIT, all = n + (size_t)m->n_in;
     if (!m->order && p->n_runs == 1) return QP_OK;
-    p->order = mem_array(n, sizeof *p->order);
-    if (!p->order) return err_no_memory(err, n * sizeof *p->order, "the order of a weight's inputs");
-    for (size_t i = 0; i < n; i++) p->order[i] = -1;
+    p->order = mem_array(all, sizeof *p->order);
+    if (!p->order) return err_no_memory(err, all * sizeof *p->order, "the order of a weight's inputs");
+    p->order_bytes = all * sizeof *p->order;
+    for (size_t i = 0; i < all; i++) p->order[i] = -1;
     for (int i = 0; i < p->n_runs; i++) {
         const cuda_run *r = &p->runs[i];
         int32_t *to = p->order + (size_t)r->first_unit * PACKED_UNIT;
         for (int64_t k = r->is.begin; k < r->is.end; k++) *to++ = m->order ? m->order[k] : (int32_t)k;
     }
+    p->has_places = invert(p->order + n, m->n_in, p->order, n);
     return QP_OK;
 }
 

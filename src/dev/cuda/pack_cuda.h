@@ -23,6 +23,8 @@ typedef struct cuda_plan {
     int n_runs, n_units, n_tiles;
     size_t tile_bytes;
     int32_t *order; /* [n_units * PACKED_UNIT]: which input a packed one is, -1 none; NULL: the matrix' own order */
+    size_t order_bytes;
+    bool has_places; /* behind it: [n_in], where order has each input; false: some are there twice */
     cuda_run runs[PACK_MOST_RUNS];
 } cuda_plan;
 

@@ -118,6 +118,7 @@ static const cuda_run *run_of_unit(const cuda_plan *p, int u) {
 
 /* Each input of the matrix must come up once, with the weight it has. */
 static void check_row(const cuda_plan *p, const quant_matrix *m, const uint8_t *tiles, int64_t row) {
+    assert_int_equal(p->has_places, p->order != NULL);
     float *expected = mem_array((size_t)m->n_in, sizeof *expected);
     bool *seen = mem_zarray((size_t)m->n_in, sizeof *seen);
     assert_true(expected && seen);
@@ -134,7 +135,8 @@ static void check_row(const cuda_plan *p, const quant_matrix *m, const uint8_t *
         }
         assert_false(seen[input]);
         seen[input] = true;
-        if (!(fabs(value - (double)expected[input]) <= fabs(value) * 0x1p-10 + 1e-7)) /* some round to float16 */
+        if (p->order) assert_int_equal(p->order[p->n_units * PACKED_UNIT + input], k); /* its place */
+        if (!(fabs(value - (double)expected[input]) <= fabs(value) * 0x1p-10 + 1e-7))  /* some round to float16 */
             fail_msg("%s %d bits: row %lld input %lld is %.9g, not %.9g", m->type->name, m->bits, (long long)row,
                      (long long)input, value, (double)expected[input]);
     }

@@ -12,10 +12,10 @@ enum {
     PROGRAM_THREADS = 32 * PROGRAM_WARPS,
     PROGRAM_GROUPS = PROGRAM_WARPS / PACKED_SLICES, /* of warps that share a tile */
     PROGRAM_ROWS = 4,                               /* of a step, at most */
-    PROGRAM_MOST_SLOTS = 4,                         /* of a warp's ring */
+    PROGRAM_MOST_SLOTS = 6,                         /* of a warp's ring, a unit each */
     PROGRAM_MOST_HEADS = 8,                         /* query heads of a KV head */
     PROGRAM_PARTS = 4,                              /* of a product */
-    PROGRAM_QUADS = 2,                              /* of ATTEND_WARPS that attend, each to a page */
+    PROGRAM_MOST_QUADS = 2,                         /* of ATTEND_WARPS that attend, each to a page */
 };
 
 enum { PROGRAM_PRODUCT, PROGRAM_ATTEND, PROGRAM_MERGE, PROGRAM_GATE };
@@ -30,7 +30,7 @@ enum { PROGRAM_FOUND, PROGRAM_PAGES, PROGRAM_PAGE_SUMS };
 #define PROGRAM_PLAIN(X) X(2, 128, PLAIN) X(4, 32, PLAIN) X(4, 128, PLAIN) X(8, 32, PLAIN)
 
 typedef struct program_stage {
-    int32_t what, waits;      /* waits: reads what other blocks wrote in the stage before */
+    int32_t what, waits;      /* waits: how often blocks have met when it begins; 0: it need not wait for others */
     int32_t kind, stream;     /* of a product: its units, and where they lie among the streams */
     int32_t is_normed, gates; /* the input is normed first; outputs of parts 0 and 1 become one */
     int32_t act, dim;         /* gates: the activation. attention: elements of a head */
@@ -39,9 +39,15 @@ typedef struct program_stage {
     /* Words that are told (kernels/program_tell.cuh), in the first area. */
     float *told[PROGRAM_PARTS]; /* where results are told, part by part; NULL: they are not */
     const float *before;        /* what a product is added to, or a gate's products */
+    /* A row of results that one product reads is told in the order of its weights, and a row of them is so long. */
+    const int32_t *places; /* where each result is told; NULL: as they come */
+    int64_t told_stride;
     float eps;
-    int32_t n_spans;             /* of attention */
+    int32_t n_spans, quads;      /* of attention */
     int32_t hears, hears_before; /* inputs were told, and what comes before */
+    int32_t is_planned;          /* attention: blocks have the plan of the stage of attention before */
+    int32_t is_placed;           /* a product: inputs are told in the order of its weights */
+    int32_t width;               /* a gate: of its rows */
     int32_t unused[2];
     union {
         packed_args product;
@@ -61,9 +67,20 @@ typedef struct program_stream {
     uint32_t tile_bytes;
     int32_t n_tiles[PROGRAM_PARTS];
     int32_t unit_bytes, n_units, all_tiles, gates;
-    int32_t first, end; /* made by each block: its tiles */
-    int32_t unused[3];
+    int32_t unused;
 } program_stream;
+
+/* A block's share of a stream; each block makes its own. */
+typedef struct program_share {
+    const uint8_t *tile[PROGRAM_GROUPS]; /* the first one of each group of warps */
+    const packed_unit *units;
+    uint32_t tile_bytes;
+    int32_t unit_bytes, n_units;
+    int32_t first, end;                /* the block's tiles */
+    int32_t apart, unused;             /* tiles from one of a group to its next one */
+    int32_t count[PROGRAM_GROUPS];     /* of the group's tiles in the part of its first one */
+    int32_t next_part[PROGRAM_GROUPS]; /* where it has more of them; 0: nowhere */
+} program_share;
 
 typedef struct k_program_args {
     const program_stage *stages;
@@ -72,53 +89,67 @@ typedef struct k_program_args {
     uint8_t *told; /* two areas */
     int64_t area_bytes, told_bytes;
     int32_t n_stages, n_streams;
-    int32_t n_slots, per_slot, slot_bytes; /* of a ring: units of a slot and their bytes */
-    int32_t scratch_bytes;
+    int32_t n_slots, slot_bytes; /* of a ring */
+    int32_t scratch_bytes, unused;
 } k_program_args;
 
-/* ---- shared memory: barriers, state, two stages, streams, scratch, rings ---- */
+/* ---- shared memory: barriers, state, two stages, shares of streams, scratch, rings ---- */
 
 /* Where a warp's ring is: what is fetched next, and the slot that is read and filled next. */
 typedef struct program_warp {
     const uint8_t *from;
-    const packed_unit *units; /* of the tile's units those that are to be fetched; NULL: all of unit_bytes */
-    int32_t left, unit_bytes; /* units of the slice that are to be fetched */
-    uint32_t at;              /* where they begin in the tile, if they are not all alike */
+    const packed_unit *units; /* the next one of a tile whose units are not all alike, else NULL */
+    int32_t left, bytes;      /* units of the slice that are to be fetched; of the next one */
     uint32_t jump;            /* from the end of the warp's slice of a tile to its next one */
     int32_t slice_units;
-    int32_t tiles_left, part, stream; /* tiles of the part, this one too */
+    int32_t tiles_left, next_part, stream; /* tiles of the part, this one too */
     uint32_t slot, parity;
+    int32_t unused[3];
 } program_warp;
 
+/* One of a block's items of attention: some pages of a KV head. */
+typedef struct program_item {
+    k_span span;
+    int32_t begin, end;                    /* all of the block's items */
+    int32_t next, seen;                    /* the block's next one; the first position that the row sees */
+    int32_t first, behind, kv_head, index; /* pages of the row's, counted from the first one it sees */
+    int32_t pages[PROGRAM_MOST_QUADS + 2]; /* where the quads begin */
+    float angles[128];                     /* cosines and sines of the row */
+} program_item;
+
 typedef struct program_state {
+    program_item items[2]; /* the first one, and others in turns */
     program_warp warps[PROGRAM_WARPS];
     float sums[PROGRAM_ROWS * 8]; /* of squares, a row's eight warps */
-    int32_t n_streams, n_slots, per_slot, slot_bytes;
+    int32_t at[PROGRAM_WARPS];    /* the stage that each warp has come to */
+    int32_t n_streams, n_slots, slot_bytes, unused;
     uint32_t scratch, rings; /* where they begin */
     uint32_t *met;
     int64_t told_shift; /* from the first area to this launch's */
-    int64_t unused;     /* what lies behind begins at a multiple of 16 */
-} program_state;
+    const program_stream *streams;
+} program_state; /* what lies behind begins at a multiple of 16 */
 
 enum {
     PROGRAM_BARRIERS = PROGRAM_WARPS * PROGRAM_MOST_SLOTS * 8,
     PROGRAM_STAGES = PROGRAM_BARRIERS + (int)sizeof(program_state),
-    PROGRAM_STREAMS = PROGRAM_STAGES + 2 * (int)sizeof(program_stage),
+    PROGRAM_SHARES = PROGRAM_STAGES + 2 * (int)sizeof(program_stage),
 };
 
 PACKED_INLINE int program_up(int n) { return (n + 127) / 128 * 128; }
 PACKED_INLINE int program_ring_at(int n_streams, int scratch_bytes) {
-    return program_up(PROGRAM_STREAMS + n_streams * (int)sizeof(program_stream)) + program_up(scratch_bytes);
+    return program_up(PROGRAM_SHARES + n_streams * (int)sizeof(program_share)) + program_up(scratch_bytes);
 }
 /* normed: inputs that are normed first, or 0. */
 PACKED_INLINE int program_product_bytes(int n_rows, int n_units, int sum, int normed) {
     return matvec_x_bytes(n_rows, n_units) + matvec_scale_bytes(n_rows, n_units, sum) +
            matvec_part_bytes(n_rows, PROGRAM_GROUPS) + (n_rows + 1) * normed * 4;
 }
-/* Groups of the quads' warps, the queries' fragments, and heads on their way or results of the warps. */
-PACKED_INLINE int program_attend_bytes(int dim, int heads) {
-    const int turned = (PROGRAM_MOST_HEADS + 2) * dim * 4, found = PROGRAM_QUADS * ATTEND_WARPS * heads * (dim + 2) * 4;
-    return PROGRAM_QUADS * ATTEND_WARPS * ATTEND_GROUP * dim * 4 + dim * 64 + (turned > found ? turned : found);
+/* Groups of the quads' warps, the queries' fragments, the fresh token, norms, and heads on their way or results of the
+ * warps. */
+PACKED_INLINE int program_attend_bytes(int dim, int heads, int quads) {
+    const int turned = (PROGRAM_MOST_HEADS + 2) * dim * 4, found = quads * ATTEND_WARPS * heads * (dim + 2) * 4;
+    return quads * ATTEND_WARPS * ATTEND_GROUP * dim * 4 + dim * 64 + dim * 4 + dim * 8 +
+           (turned > found ? turned : found);
 }
 
 #endif

@@ -13,20 +13,20 @@
 #include "../fast_kargs.h"
 #include "heads.cuh"
 
-/* A group's keys, and its values, into shared memory. */
+/* A group's keys, and its values, into shared memory. Places are written as sums of what depends on the lane and what
+ * does not: there are few registers for them. */
 template <int DIM> __device__ __forceinline__ void fetch_keys(uint32_t to, const uint8_t *k, uint64_t policy) {
+    const int lane = threadIdx.x % 32;
+    to += key_at(lane / 2, lane % 2);
 #pragma unroll
-    for (int i = 0; i < DIM / 16; i++) {
-        const int piece = i * 32 + (int)threadIdx.x % 32;
-        copy_async16(to + key_at(piece / 2, piece % 2), k + piece * 16, policy);
-    }
+    for (int i = 0; i < DIM / 16; i++) copy_async16(to + i * 512, k + lane * 16 + i * 512, policy);
 }
 template <int DIM> __device__ __forceinline__ void fetch_values(uint32_t to, const uint8_t *v, uint64_t policy) {
+    constexpr int PIECES = DIM / 8, TOKENS = 32 / PIECES; /* of a token; that a warp copies at once */
+    const int lane = thread_now() % 32, token = lane / PIECES, piece = lane % PIECES ^ token;
 #pragma unroll
-    for (int i = 0; i < DIM / 16; i++) {
-        const int piece = i * 32 + (int)threadIdx.x % 32;
-        copy_async16(to + value_at<DIM>(piece / (DIM / 8), piece % (DIM / 8)), v + piece * 16, policy);
-    }
+    for (int i = 0; i < DIM / 16; i++)
+        copy_async16(to + token * DIM * 2 + (piece ^ (i * TOKENS & 7)) * 16 + i * 512, v + lane * 16 + i * 512, policy);
 }
 
 /* Both, into a slot of the ring. */
@@ -71,7 +71,7 @@ __device__ __forceinline__ void score_group(float s[2][4], uint32_t keys, QUERIE
 template <int DIM>
 __device__ __forceinline__ void mix_group(head_state<DIM> &h, const float s[2][4], uint32_t values, int first, int seen,
                                           int pos, float cap) {
-    const int t = threadIdx.x % 4;
+    const int lane = thread_now() % 32, t = lane % 4; /* no register keeps places from group to group */
     float p[4], max = h.max;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -97,7 +97,7 @@ __device__ __forceinline__ void mix_group(head_state<DIM> &h, const float s[2][4
 #pragma unroll
     for (int i = 0; i < DIM / 16; i++) {
         uint32_t v[4];
-        load_values<DIM>(v, values, 16 * i);
+        load_values<DIM>(v, values, 16 * i, lane);
         mma_half(h.o[2 * i], a, v[0], v[1]);
         mma_half(h.o[2 * i + 1], a, v[2], v[3]);
     }

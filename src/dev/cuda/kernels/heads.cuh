@@ -39,14 +39,15 @@ __device__ __forceinline__ float end_softmax(float *fade, float sum, float row_m
     }
     return sum;
 }
-/* Fragments of 16 inputs (of a head) x 16 tokens: r[0], r[1] for tokens 0 .. 7, r[2], r[3] for the others. */
+/* Fragments of 16 inputs (of a head), from d on, x 16 tokens: r[0], r[1] for tokens 0 .. 7, r[2], r[3] for the others.
+ */
 __device__ __forceinline__ void load_keys(uint32_t r[4], uint32_t group, int d) {
     const int lane = threadIdx.x % 32;
-    load_transposed(r, group + key_at(d + lane % 16, lane / 16));
+    load_transposed(r, group + key_at(lane % 16, lane / 16) + key_at(d, 0)); /* d: a multiple of 8 */
 }
 /* 16 tokens x 16 outputs: r[0], r[1] for outputs 0 .. 7. */
-template <int DIM> __device__ __forceinline__ void load_values(uint32_t r[4], uint32_t group, int d) {
-    const int lane = threadIdx.x % 32;
+template <int DIM>
+__device__ __forceinline__ void load_values(uint32_t r[4], uint32_t group, int d, int lane = threadIdx.x % 32) {
     load_transposed(r, group + value_at<DIM>(lane % 16, d / 8 + lane / 16));
 }
 /* The first position that a query at `pos` sees. */

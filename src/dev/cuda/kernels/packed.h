@@ -136,6 +136,7 @@ typedef struct packed_args {
     const packed_unit *units; /* [n_units] */
     int64_t tile_bytes;
     int most_unit_bytes;
+    const int32_t *places; /* [n_in]: where order has each input; NULL: there is no order, or that cannot be said */
     packed_part parts[4];
 } packed_args;
 

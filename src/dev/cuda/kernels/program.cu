@@ -5,22 +5,19 @@
 #include "program.cuh"
 
 struct plain_family {
-    template <class UNITS> static __device__ __forceinline__ void with(bool is_one, int stage, uint32_t turn) {
-        if (is_one)
-            run_product<UNITS, row_dot<UNITS>>(stage, turn);
+    template <class UNITS> static __device__ __forceinline__ void with(bool is_one, int stage) {
+        if (agreed(is_one))
+            run_product<UNITS, row_dot<UNITS>>(stage);
         else
-            run_product<UNITS, rows_dot<UNITS>>(stage, turn);
+            run_product<UNITS, rows_dot<UNITS>>(stage);
     }
-    static __device__ __forceinline__ void product(int stage, int kind, bool is_one, uint32_t turn) {
-        switch (kind) {
+    static __device__ __forceinline__ void product(int stage, int kind, bool is_one) {
 #define X(bits, group, scales)                                                                                         \
-    case PROGRAM_KIND(bits, group, PACKED_##scales):                                                                   \
-        return with<same_units_one<bits, group>>(is_one, stage, turn);
-            PROGRAM_PLAIN(X)
+    if (agreed(kind == PROGRAM_KIND(bits, group, PACKED_##scales)))                                                    \
+        return with<same_units_one<bits, group>>(is_one, stage);
+        PROGRAM_PLAIN(X)
 #undef X
-        default:
-            return with<mixed_units_one>(is_one, stage, turn);
-        }
+        with<mixed_units_one>(is_one, stage);
     }
 };
 

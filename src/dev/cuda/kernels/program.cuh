@@ -24,14 +24,20 @@ __device__ __forceinline__ void leave(const k_program_args &a) {
 
 /* ---- stages ---- */
 
-__device__ __forceinline__ void run_gate(int stage, uint32_t turn) {
+/* Which one the warp is at. */
+__device__ __forceinline__ int stage_now() { return state_of().at[thread_now() / 32]; }
+
+__device__ __noinline__ void run_gate(int stage) {
     const program_stage &s = stage_of(stage);
     const k_gate_args &a = s.is.gate;
-    await_turn(turn);
-    for (int64_t i = thread_index(); i < a.n; i += thread_count()) {
-        const float gate = activate(a.act, hear(s.before + i, s.hears_before));
-        const float up = a.up ? hear(a.up + i, s.hears) : 1;
-        leave_result(s, 0, a.gate, i, __fmul_rn(gate, up));
+    await_turn(s);
+    for (int64_t first = thread_index() / 32 * 32; first < a.n; first += thread_count()) { /* whole warps */
+        const int64_t i = first + threadIdx.x % 32;
+        const float gate = activate(a.act, hear(s.before + i, s.hears_before, i < a.n));
+        const float up = a.up ? hear(a.up + i, s.hears, i < a.n) : 1;
+        if (i >= a.n) continue;
+        const int row = (int)i / s.width, column = (int)i % s.width;
+        leave_result(s, 0, a.gate, i, find_place(s, row, column), __fmul_rn(gate, up));
     }
 }
 
@@ -41,61 +47,64 @@ __device__ __forceinline__ void copy_words(void *to, const void *from, int bytes
 
 /* The next stage into shared memory, by one warp while it works; it is there behind its wait_copies. */
 __device__ __forceinline__ void fetch_stage(const k_program_args &a, int i) {
-    const int lane = threadIdx.x % 32;
+    const int lane = thread_now() % 32;
     if (i < a.n_stages && lane < (int)sizeof(program_stage) / 16)
         copy_async16(shared_address(&stage_of(i)) + lane * 16, (const uint8_t *)(a.stages + i) + lane * 16,
                      evict_last());
     commit_copies();
 }
 
-/* The block's share of a product's tiles; every other stage the other way round, for who has one less. */
-__device__ __forceinline__ void deal_tiles(program_stream *s, int index) {
-    const int block = index & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x, times = s->gates ? 2 : 1;
-    const int n = s->all_tiles / times;
-    s->first = (int)((int64_t)block * n / gridDim.x) * times;
-    s->end = (int)((int64_t)(block + 1) * n / gridDim.x) * times;
+template <class FAMILY> __device__ __forceinline__ void run_stage(int i) {
+    const program_stage &s = stage_of(i);
+    if (agreed(s.what == PROGRAM_PRODUCT))
+        FAMILY::product(i, s.kind, s.is.product.n_rows == 1);
+    else if (agreed(s.what == PROGRAM_GATE))
+        run_gate(i);
+    else if (agreed(s.what == PROGRAM_MERGE))
+        run_merge(i);
+    else if (agreed(s.dim == 64))
+        run_attend<64>(i);
+    else
+        run_attend<128>(i);
+}
+
+/* The stage that the warp has come to; false: it was the last one. Nothing is kept in registers meanwhile: stages need
+ * them all, and what would be saved for them must come back past a memory that is busy with weights. */
+template <class FAMILY> __device__ __forceinline__ bool walk_stage(const k_program_args &a) {
+    if (thread_now() / 32 == PROGRAM_WARPS - 1) fetch_stage(a, stage_now() + 1);
+    run_stage<FAMILY>(stage_now());
+    const int thread = thread_now(), next = stage_now() + 1;
+    if (thread / 32 == PROGRAM_WARPS - 1) wait_copies<0>();
+    __syncthreads();
+    if (next == a.n_stages) return false;
+    if (thread == 0 && stage_of(next).waits) add_release(a.met);
+    if (thread % 32 == 0) state_of().at[thread / 32] = next;
+    __syncwarp();
+    return true;
 }
 
 template <class FAMILY> __device__ __forceinline__ void run_program(const k_program_args &a) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     program_state &state = state_of();
-    copy_words(&stream_of(0), a.streams, a.n_streams * (int)sizeof(program_stream), threadIdx.x, PROGRAM_THREADS);
     if (warp == 0) copy_words(&stage_of(0), a.stages, sizeof(program_stage), lane, 32);
     if (threadIdx.x < PROGRAM_WARPS * PROGRAM_MOST_SLOTS)
         barrier_init(shared_address(program_shared()) + threadIdx.x * 8, 1);
+    if (lane == 0) state.at[warp] = 0;
     if (threadIdx.x == 0) {
-        state.n_streams = a.n_streams, state.n_slots = a.n_slots;
-        state.per_slot = a.per_slot, state.slot_bytes = a.slot_bytes;
+        state.n_streams = a.n_streams, state.n_slots = a.n_slots, state.slot_bytes = a.slot_bytes;
         state.scratch = program_ring_at(a.n_streams, 0);
-        state.met = a.met;
+        state.met = a.met, state.streams = a.streams;
         state.told_shift = __ldcg(a.met + 2) ? a.area_bytes : 0;
         state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.scratch_bytes);
     }
     barriers_made();
     __syncthreads();
-    for (int i = threadIdx.x; i < a.n_streams; i += PROGRAM_THREADS) deal_tiles(&stream_of(i), i);
+    for (int i = threadIdx.x; i < a.n_streams; i += PROGRAM_THREADS) deal_tiles(i);
     __syncthreads();
-    if (lane == 0) start_ring();
+    start_ring();
     forget_told(a.told + a.area_bytes - state.told_shift, (int64_t)__ldcg(a.met + 3) * 16);
     __syncthreads();
-    for (uint32_t i = 0, turn = 0; (int)i < a.n_stages; i++) {
-        if (warp == PROGRAM_WARPS - 1) fetch_stage(a, i + 1);
-        const program_stage &s = stage_of(i);
-        if (s.waits) turn += gridDim.x;
-        const uint32_t now = s.waits ? turn : 0;
-        if (s.what == PROGRAM_PRODUCT)
-            FAMILY::product(i, s.kind, s.is.product.n_rows == 1, now);
-        else if (s.what == PROGRAM_GATE)
-            run_gate(i, now);
-        else if (s.what == PROGRAM_MERGE)
-            run_merge(i, now);
-        else if (s.dim == 64)
-            run_attend<64>(i, now);
-        else
-            run_attend<128>(i, now);
-        if (warp == PROGRAM_WARPS - 1) wait_copies<0>();
-        __syncthreads();
-        if (threadIdx.x == 0 && (int)i + 1 < a.n_stages && stage_of(i + 1).waits) add_release(a.met);
+    while (walk_stage<FAMILY>(a)) {
     }
     if (threadIdx.x == 0) leave(a);
 }

@@ -1,8 +1,8 @@
 /* program_ring.cuh — how weights reach a program's warps: a ring of each in shared memory, filled ahead of the stages.
  *
  * Used by program.cuh. Which units a warp multiplies is known before any activation is, so its ring runs on into the
- * stages that come: while blocks wait for each other the memory goes on working. One lane asks for some units at once
- * with one copy in bulk; a barrier of the slot says when they are there. The warp that reads a slot is the one that
+ * stages that come: while blocks wait for each other the memory goes on working. A slot has a unit, which
+ * comes with one copy in bulk; a barrier of the slot says when it is there. The warp that reads a slot is the one that
  * fills it again. */
 #ifndef KERNELS_PROGRAM_RING_CUH
 #define KERNELS_PROGRAM_RING_CUH
@@ -23,153 +23,164 @@ __device__ __forceinline__ program_state &state_of() { return *(program_state *)
 __device__ __forceinline__ program_stage &stage_of(int i) {
     return ((program_stage *)(program_shared() + PROGRAM_STAGES))[i & 1];
 }
-__device__ __forceinline__ program_stream &stream_of(int i) {
-    return ((program_stream *)(program_shared() + PROGRAM_STREAMS))[i];
+__device__ __forceinline__ program_share &share_of(int stream) {
+    return ((program_share *)(program_shared() + PROGRAM_SHARES))[stream];
 }
 
 /* ---- meeting ---- */
 
 enum { MOST_LOOKS = 1 << 26 }; /* at what others have done: seconds */
 
-/* Until so many arrivals; 0: at once. What comes before it in a stage needs nothing of the stage before. */
-__device__ __forceinline__ void await_turn(uint32_t turn) {
-    if (!turn) return;
+/* Until all blocks have come to the stage, if it waits. What comes before it needs nothing of the stage before. */
+__device__ __forceinline__ void await_turn(const program_stage &s) {
+    if (!s.waits) return;
     if (threadIdx.x == 0)
-        for (int i = 0; load_acquire(state_of().met) < turn; i++)
+        for (int i = 0; load_acquire(state_of().met) < s.waits * gridDim.x; i++)
             if (i == MOST_LOOKS) __trap();
     __syncthreads();
 }
 
-/* ---- rings ---- */
+/* ---- what a block has of a stream ---- */
 
-/* The warp's slice of the first of `count` tiles of a part, each `tiles` further. */
-__device__ __forceinline__ void open_part(program_warp &w, const program_stream &s, int part, int tile, int count,
-                                          int tiles) {
-    const int slice = warp_slice(), begin = packed_slice(slice, s.n_units), end = packed_slice(slice + 1, s.n_units);
-    if (begin == end) return;
-    uint32_t at = (uint32_t)begin * s.unit_bytes, bytes = (uint32_t)(end - begin) * s.unit_bytes;
-    if (s.units) {
-        at = __ldg(&s.units[begin].offset);
-        bytes = __ldg(&s.units[end - 1].offset) + __ldg(&s.units[end - 1].bytes) - at;
-    }
-    w.from = s.tiles[part] + (size_t)tile * s.tile_bytes + at;
-    w.jump = (uint32_t)tiles * s.tile_bytes - bytes;
-    w.left = w.slice_units = end - begin;
-    w.tiles_left = count;
-    w.units = s.units ? s.units + begin : NULL;
-    w.at = at;
-    w.unit_bytes = s.unit_bytes;
-}
+/* A group's tiles in one part of a stream. */
+struct part_tiles {
+    const uint8_t *first;
+    int count, next_part; /* next_part: where the block has more of them; 0: nowhere */
+};
 
-/* Part `part` of those of the block's tiles that are the group's, if there are any. */
-__device__ __forceinline__ void try_part(program_warp &w, const program_stream &s, int part) {
-    const int group = warp_group();
-    if (s.gates) { /* parts take turns, as groups do */
-        const int first = s.first / 2, n = (s.end - s.first) / 2;
-        if (part == group && n > 0) open_part(w, s, part, first, n, 1);
-        return;
-    }
+/* Those of a group in the first part from `part` on that has any. Parts of a gated product take turns, as groups do. */
+__device__ __noinline__ part_tiles find_tiles(const program_stream &s, int first, int end, int group, int part) {
+    if (s.gates) return {s.tiles[group] + (size_t)(first / 2) * s.tile_bytes, (end - first) / 2, 0};
     int base = 0;
     for (int i = 0; i < part; i++) base += s.n_tiles[i];
-    int v = max(s.first, base);
-    const int end = min(s.end, base + s.n_tiles[part]);
-    v += (v - s.first + group) % PROGRAM_GROUPS; /* the next that is the group's */
-    if (v < end) open_part(w, s, part, v - base, (end - v + PROGRAM_GROUPS - 1) / PROGRAM_GROUPS, PROGRAM_GROUPS);
+    for (; part < PROGRAM_PARTS && base < end; part++) {
+        const int behind = base + s.n_tiles[part], stop = min(end, behind);
+        int v = max(first, base);
+        v += (v - first + group) % PROGRAM_GROUPS; /* the next that is the group's */
+        if (v < stop)
+            return {s.tiles[part] + (size_t)(v - base) * s.tile_bytes, (stop - v + PROGRAM_GROUPS - 1) / PROGRAM_GROUPS,
+                    behind < end ? part + 1 : 0};
+        base = behind;
+    }
+    return {NULL, 0, 0};
 }
 
-/* Behind the warp's slice of a tile: that of its next tile, of this part, in this stream or in those that follow.
- * `left` is 0 at the end of the program. Apart, for it is rare. */
-__device__ __noinline__ void open_next() {
-    program_warp &w = state_of().warps[threadIdx.x / 32];
-    if (w.tiles_left && --w.tiles_left) {
-        w.from += w.jump, w.left = w.slice_units;
-        if (w.units) w.units -= w.slice_units, w.at = __ldg(&w.units->offset);
-        return;
-    }
-    const int n_streams = state_of().n_streams;
-    while (!w.left && w.stream < n_streams) {
-        if (++w.part == PROGRAM_PARTS) w.part = 0, w.stream++;
-        if (w.stream < n_streams) try_part(w, stream_of(w.stream), w.part);
+/* The block's share of a product's tiles; every other stage the other way round, for who has one less. */
+__device__ __forceinline__ void deal_tiles(int stream) {
+    const program_stream &s = state_of().streams[stream];
+    program_share &to = share_of(stream);
+    const int block = stream & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x, times = s.gates ? 2 : 1;
+    const int n = s.all_tiles / times;
+    to.first = (int)((int64_t)block * n / gridDim.x) * times;
+    to.end = (int)((int64_t)(block + 1) * n / gridDim.x) * times;
+    to.units = s.units, to.tile_bytes = s.tile_bytes, to.unit_bytes = s.unit_bytes, to.n_units = s.n_units;
+    to.apart = s.gates ? 1 : PROGRAM_GROUPS;
+    for (int group = 0; group < PROGRAM_GROUPS; group++) {
+        const part_tiles tiles = find_tiles(s, to.first, to.end, group, 0);
+        to.tile[group] = tiles.first, to.count[group] = tiles.count, to.next_part[group] = tiles.next_part;
     }
 }
 
-/* A warp's ring while it is read, in registers: what is asked for next is lane 0's. */
+/* ---- rings ---- */
+
+/* A warp's ring while it is read, in registers: all lanes know what is asked for next, one of them asks. A slot is
+ * taken, read, and paid: filled again with what comes so many slots later. Then the next one is taken. */
 struct weight_ring {
-    uint32_t ring, barriers, slot, parity;
-    int n_slots, per_slot, slot_bytes;
-    const uint8_t *from;
-    const packed_unit *units;
-    int left, unit_bytes;
-    uint32_t at;
-    uint32_t last_at, last_bytes; /* of the last unit that the next slot takes, on their way while the warp works */
+    uint32_t ring, barriers, behind; /* of the first slot; behind: the last slot's barrier */
+    uint32_t at, barrier;            /* the slot that is taken next, or has been and is not paid yet */
+    int slot_bytes;
+    program_warp w;
 
     __device__ __forceinline__ weight_ring() {
         const program_state &p = state_of();
         const int warp = threadIdx.x / 32;
-        n_slots = p.n_slots, per_slot = p.per_slot, slot_bytes = p.slot_bytes;
-        slot = p.warps[warp].slot, parity = p.warps[warp].parity;
-        ring = p.rings + warp * n_slots * slot_bytes;
+        slot_bytes = p.slot_bytes;
+        w = p.warps[warp];
+        ring = p.rings + warp * p.n_slots * slot_bytes;
         barriers = shared_address(program_shared()) + warp * PROGRAM_MOST_SLOTS * 8;
-        last_at = last_bytes = 0;
-        look_ahead();
+        behind = barriers + p.n_slots * 8;
+        at = ring + w.slot * slot_bytes, barrier = barriers + w.slot * 8;
     }
-    __device__ __forceinline__ void look_ahead() {
-        const program_warp &w = state_of().warps[threadIdx.x / 32];
-        from = w.from, units = w.units, left = w.left, unit_bytes = w.unit_bytes, at = w.at;
-        look_at_last();
+    /* The warp's slice of the first of a part's tiles. */
+    __device__ __forceinline__ void open_tiles(const program_share &s, const uint8_t *tile) {
+        const int slice = warp_slice(), begin = packed_slice(slice, s.n_units);
+        const int end = packed_slice(slice + 1, s.n_units);
+        uint32_t offset = (uint32_t)begin * s.unit_bytes, bytes = (uint32_t)(end - begin) * s.unit_bytes;
+        w.units = NULL, w.bytes = s.unit_bytes;
+        if (s.units && begin < end) {
+            w.units = s.units + begin, w.bytes = __ldg(&w.units->bytes);
+            offset = __ldg(&w.units->offset);
+            bytes = __ldg(&s.units[end - 1].offset) + __ldg(&s.units[end - 1].bytes) - offset;
+        }
+        w.from = tile + offset;
+        w.jump = (uint32_t)s.apart * s.tile_bytes - bytes;
+        w.left = w.slice_units = end - begin;
     }
-    __device__ __forceinline__ void look_at_last() {
-        if (!left || !units) return;
-        const packed_unit *last = units + min(per_slot, left) - 1;
-        last_at = __ldg(&last->offset), last_bytes = __ldg(&last->bytes);
+    /* The next part of the stream where the group has tiles, or the next stream. w.left is 0 at the end of the program.
+     */
+    __device__ __forceinline__ void open_next() {
+        const int group = warp_group();
+        while (!w.left && w.stream < state_of().n_streams) {
+            if (w.next_part) {
+                const program_share &s = share_of(w.stream);
+                const part_tiles more = find_tiles(state_of().streams[w.stream], s.first, s.end, group, w.next_part);
+                w.tiles_left = more.count, w.next_part = more.next_part;
+                if (w.tiles_left) open_tiles(s, more.first);
+            } else if (++w.stream < state_of().n_streams) {
+                const program_share &s = share_of(w.stream);
+                w.tiles_left = s.count[group], w.next_part = s.next_part[group];
+                if (w.tiles_left) open_tiles(s, s.tile[group]);
+            }
+        }
+    }
+    /* Asks for the next unit, if there is one. */
+    __device__ __forceinline__ void fill() {
+        if (!w.left) return;
+        copy_bulk_by_one(at, w.from, w.bytes, barrier, evict_first());
+        const bool ends = --w.left == 0; /* the slice of a tile: the next one's comes then */
+        w.from += w.bytes + (ends ? w.jump : 0);
+        if (ends) w.left = w.slice_units;
+        if (w.units) w.units += ends ? 1 - w.slice_units : 1, w.bytes = __ldg(&w.units->bytes);
+        if (ends && --w.tiles_left <= 0) w.left = 0, open_next();
+    }
+    __device__ __forceinline__ void turn_on() {
+        at += slot_bytes, barrier += 8;
+        if (barrier == behind) at = ring, barrier = barriers, w.parity ^= 1;
+    }
+    /* Where the next unit is. */
+    __device__ __forceinline__ uint32_t take() const {
+        barrier_wait(barrier, w.parity);
+        return at;
+    }
+    /* Once all lanes have read it. */
+    __device__ __forceinline__ void pay() {
+        __syncwarp();
+        fill();
+        turn_on();
     }
     /* Where the warp's ring goes on. */
-    __device__ __forceinline__ void keep() const {
-        program_warp &w = state_of().warps[threadIdx.x / 32];
-        w.from = from, w.units = units, w.left = left, w.at = at;
-    }
-    /* Asks for what comes next; lane 0 only. */
-    __device__ __forceinline__ void fill() {
-        if (!left) return;
-        const int n = min(per_slot, left), bytes = units ? last_at + last_bytes - at : n * unit_bytes;
-        const uint32_t barrier = barriers + slot * 8;
-        barrier_expect(barrier, bytes);
-        copy_bulk_once(ring + slot * slot_bytes, from, bytes, barrier, evict_first());
-        from += bytes, left -= n;
-        if (units) units += n, at += bytes;
-        if (left) return look_at_last();
-        keep();
-        open_next();
-        look_ahead();
-    }
-    __device__ __forceinline__ uint32_t wait() const {
-        barrier_wait(barriers + slot * 8, parity);
-        return ring + slot * slot_bytes;
-    }
-    /* The slot has been read. */
-    __device__ __forceinline__ void next() {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) fill();
-        if ((int)++slot == n_slots) slot = 0, parity ^= 1;
-    }
-    /* All lanes have read where it was. */
-    __device__ __forceinline__ void close() const {
-        if (threadIdx.x % 32) return;
-        keep();
-        program_warp &w = state_of().warps[threadIdx.x / 32];
-        w.slot = slot, w.parity = parity;
+    __device__ __forceinline__ void close() {
+        w.slot = (barrier - barriers) / 8;
+        if (threadIdx.x % 32 == 0) state_of().warps[threadIdx.x / 32] = w;
     }
 };
 
-/* Lane 0 of each warp, once all streams are known. */
+/* Each warp's, once all shares are made. */
 __device__ __forceinline__ void start_ring() {
-    program_warp &w = state_of().warps[threadIdx.x / 32];
-    w.left = w.tiles_left = w.stream = 0, w.part = -1;
-    w.slot = w.parity = 0;
-    open_next();
+    if (threadIdx.x % 32 == 0) {
+        program_warp none = {};
+        none.stream = -1;
+        state_of().warps[threadIdx.x / 32] = none;
+    }
+    __syncwarp();
     weight_ring ring;
-    for (; (int)ring.slot < ring.n_slots; ring.slot++) ring.fill();
-    ring.slot = 0;
+    ring.open_next();
+#pragma unroll 1
+    do {
+        ring.fill();
+        ring.turn_on();
+    } while (ring.barrier != ring.barriers);
+    ring.w.parity = 0;
     ring.close();
 }
 

@@ -22,20 +22,12 @@ __device__ __forceinline__ void tell(float *to, float v) {
     store_relaxed4(told_at(to), bits == UNSAID ? UNSAID & INT32_MAX : bits);
 }
 
-/* Counts looks that found nothing; a block that waits for seconds ends the kernel. */
-struct patience {
-    int looks = 0;
-    __device__ __forceinline__ void lose() {
+/* Looks again and again until all lanes of a whole warp have found their words, which is what look() says; for seconds,
+ * then the kernel ends. Lanes that went on as soon as they had theirs would stay apart and do all that follows one
+ * after the other. */
+template <class LOOK> __device__ __forceinline__ void look_together(LOOK look) {
+    for (int looks = 0; !all_say(look());)
         if (++looks == MOST_LOOKS) __trap();
-    }
-};
-
-/* hears: `from` was told; otherwise it is there. */
-__device__ __forceinline__ float hear(const float *from, bool hears) {
-    if (!hears) return __ldcg(from);
-    uint32_t v;
-    for (patience p; (v = load_relaxed4(told_at(from))) == (uint32_t)UNSAID;) p.lose();
-    return __uint_as_float(v);
 }
 
 __device__ __forceinline__ bool is_said(const uint4 &v) {
@@ -45,22 +37,36 @@ __device__ __forceinline__ void put4(float v[4], const uint4 &w) {
     v[0] = __uint_as_float(w.x), v[1] = __uint_as_float(w.y);
     v[2] = __uint_as_float(w.z), v[3] = __uint_as_float(w.w);
 }
-/* Two words of 16 bytes at once; both where `both`, else the first. */
-__device__ __forceinline__ void hear_two(float v[8], const float *from, const float *other, bool both, bool hears) {
-    if (hears) from = told_at(from), other = told_at(other);
-    uint4 a, b = {};
-    for (patience p;; p.lose()) {
-        a = load_relaxed16(from);
-        if (both) b = load_relaxed16(other);
-        if (!hears || (is_said(a) && is_said(b))) break;
-    }
+
+/* What all lanes of a warp read together: hears says whether it was told (otherwise it is there), needs whether this
+ * lane has some, or else gets 0. */
+
+__device__ __forceinline__ float hear(const float *from, bool hears, bool needs) {
+    if (!hears) return needs ? __ldcg(from) : 0;
+    uint32_t v = 0;
+    look_together([&] {
+        if (needs) v = load_relaxed4(told_at(from));
+        return v != (uint32_t)UNSAID;
+    });
+    return __uint_as_float(v);
+}
+/* Twice four words. */
+__device__ __forceinline__ void hear_eight(float v[8], const float *low, const float *high, bool hears, bool needs_low,
+                                           bool needs_high) {
+    if (hears) low = told_at(low), high = told_at(high);
+    uint4 a = {}, b = {};
+    look_together([&] {
+        if (needs_low) a = load_relaxed16(low);
+        if (needs_high) b = load_relaxed16(high);
+        return !hears || (is_said(a) && is_said(b));
+    });
     put4(v, a), put4(v + 4, b);
 }
 
 /* n of eight words, `step` apart, at once. */
 __device__ __forceinline__ void hear_apart(float v[8], const float *from, size_t step, int n, bool hears) {
     if (hears) from = told_at(from);
-    for (patience p;; p.lose()) {
+    look_together([&] {
         bool is_unsaid = false;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -68,8 +74,8 @@ __device__ __forceinline__ void hear_apart(float v[8], const float *from, size_t
             is_unsaid = is_unsaid || word == (uint32_t)UNSAID;
             v[i] = __uint_as_float(word);
         }
-        if (!hears || !is_unsaid) return;
-    }
+        return !hears || !is_unsaid;
+    });
 }
 
 /* A result that only this program reads: told, or left where launches would. */
@@ -81,9 +87,14 @@ __device__ __forceinline__ void leave_part(const program_stage &s, int part, flo
 }
 
 /* A result of a part of a stage: to those who wait for it, and to where it would go without a program. */
-__device__ __forceinline__ void leave_result(const program_stage &s, int part, float *out, int64_t i, float v) {
-    if (s.told[part]) tell(s.told[part] + i, v);
+__device__ __forceinline__ void leave_result(const program_stage &s, int part, float *out, int64_t i, int64_t place,
+                                             float v) {
+    if (s.told[part]) tell(s.told[part] + place, v);
     if (out) __stcg(out + i, v);
+}
+/* Where result i of a row is told. */
+__device__ __forceinline__ int64_t find_place(const program_stage &s, int row, int i) {
+    return row * s.told_stride + (s.places ? __ldg(s.places + i) : i);
 }
 
 /* Makes what the launch before has told unsaid, the whole grid together. */

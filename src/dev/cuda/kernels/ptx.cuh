@@ -40,6 +40,9 @@ __device__ __forceinline__ uint4 load_shared16(uint32_t a) { return *(const uint
 __device__ __forceinline__ uint2 load_shared8(uint32_t a) { return *(const uint2 *)__cvta_shared_to_generic(a); }
 __device__ __forceinline__ uint32_t load_shared4(uint32_t a) { return *(const uint32_t *)__cvta_shared_to_generic(a); }
 __device__ __forceinline__ uint32_t load_shared2(uint32_t a) { return *(const uint16_t *)__cvta_shared_to_generic(a); }
+__device__ __forceinline__ void store_shared2(uint32_t to, uint16_t v) {
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(v) : "memory");
+}
 __device__ __forceinline__ void store_shared4(uint32_t to, uint32_t v) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
 }
@@ -101,12 +104,38 @@ __device__ __forceinline__ void copy_bulk_once(uint32_t to, const void *from, in
                  "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
 }
+/* Asked for by one lane of a whole warp, all of whose lanes say the same: the barrier expects the bytes, too. Chosen by
+ * the instruction, for then the compiler knows that there is only one. */
+__device__ __forceinline__ void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier,
+                                                 uint64_t policy) {
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+                 "@p mbarrier.arrive.expect_tx.shared.b64 _, [%3], %2;\n"
+                 "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
+                 "[%3], %4;\n}" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
+/* What all lanes of a whole warp say alike; the compiler learns that they do, and keeps nothing for lanes apart. */
+__device__ __forceinline__ bool agreed(bool said) { return __any_sync(~0u, said); }
+/* Whether all lanes of a whole warp say yes. */
+__device__ __forceinline__ bool all_say(bool yes) { return __all_sync(~0u, yes); }
+/* threadIdx.x, read anew: not kept since the last time. */
+__device__ __forceinline__ int thread_now() {
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
 
 /* ---- meeting ---- */
 
 /* So many threads of the block, whole warps, at a barrier of their own (0: __syncthreads). */
 template <int BARRIER, int THREADS> __device__ __forceinline__ void meet_threads() {
     asm volatile("bar.sync %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
+}
+/* Counted there without waiting for the others. */
+template <int BARRIER, int THREADS> __device__ __forceinline__ void pass_threads() {
+    asm volatile("bar.arrive %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
 }
 /* What the thread has seen and done before, others find behind their load_acquire. */
 __device__ __forceinline__ void add_release(uint32_t *to) {
