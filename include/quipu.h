@@ -203,8 +203,8 @@ typedef struct qp_model_options {
 /* Opens a folder in Hugging Face layout. Checks everything before it returns. */
 QP_API qp_status qp_model_open(qp_model **out, const char *path, const qp_model_options *options, qp_error *err);
 /* Makes a model with seeded random weights in memory: `shape` is a name of qp_shape_name() and `format` "bf16",
- * "f16", "f32", "q4_0", "fp8_e4m3", or "exl2-3.5" with 2.0 to 6.0 bits a weight. It has no tokenizer. For benchmarks
- * and tests. */
+ * "f16", "f32", "q4_0", "gptq", "fp8_e4m3", or "exl2-3.5" with 2.0 to 6.0 bits a weight. It has no tokenizer. For
+ * benchmarks and tests. */
 QP_API qp_status qp_model_synthesize(qp_model **out, const char *shape, const char *format, uint64_t seed,
                                      const qp_model_options *options, qp_error *err);
 QP_API void qp_model_close(qp_model *model);

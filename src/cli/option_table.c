@@ -57,7 +57,7 @@ const option_row option_rows[] = {
     TEXT("shape", 0, shape, GROUP_MODEL, FOR_BENCH, "NAME",
          "random weights of this shape instead of a model (tinyllama-1.1b, llama2-7b and others)"),
     CHOICE("format", format, GROUP_MODEL, FOR_BENCH,
-           "bf16|f16|f32|q4_0|fp8_e4m3|exl2-2.5|exl2-3.0|exl2-3.5|exl2-4.0|exl2-4.5|exl2-5.0|exl2-6.0", "bf16",
+           "bf16|f16|f32|q4_0|gptq|fp8_e4m3|exl2-2.5|exl2-3.0|exl2-3.5|exl2-4.0|exl2-4.5|exl2-5.0|exl2-6.0", "bf16",
            "format of the random weights"),
     CHOICE("precision", precision, GROUP_MODEL, RUNNING, "exact|fast", "fast",
            "exact: float32 activations and sums; fast: activations may be rounded to 16 bits"),

@@ -4,6 +4,7 @@
  * that a forward pass neither overflows nor fades; all formats get the same values. */
 #include "synth.h"
 #include "synth_exl2.h"
+#include "synth_gptq.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <math.h>
@@ -129,11 +130,12 @@ qp_status synth_shape(model_shape *out, const arch_row **arch, const char *name,
 qp_status synth_open(synth *out, const char *format, uint64_t seed, qp_error *err) {
     *out = (synth){.type = quant_find(format), .exl2_bits = synth_exl2_bits(format), .seed = seed};
     out->is_fp8 = out->type && out->type->id == QUANT_FP8_E4M3;
-    if (out->exl2_bits > 0 || out->is_fp8) out->type = quant_type_of(QUANT_F16);
+    out->is_gptq = out->type && out->type->id == QUANT_GPTQ;
+    if (out->exl2_bits > 0 || out->is_fp8 || out->is_gptq) out->type = quant_type_of(QUANT_F16);
     if (out->type && (out->type->id < QUANT_PLAIN_COUNT || out->type->id == QUANT_Q4_0)) return QP_OK;
-    return err_set(err, QP_BAD_ARGUMENT, 0,
-                   "format \"%s\" is not known; known are f32, f16, bf16, q4_0, fp8_e4m3 and exl2-2.0 to exl2-6.0",
-                   format);
+    return err_set(
+        err, QP_BAD_ARGUMENT, 0,
+        "format \"%s\" is not known; known are f32, f16, bf16, q4_0, gptq, fp8_e4m3 and exl2-2.0 to exl2-6.0", format);
 }
 
 void synth_close(synth *s) {
@@ -242,8 +244,8 @@ static uint64_t seed_of(const synth *s, slot of, int layer, int member) {
 
 /* ---- formats of products alone ---- */
 
-/* The products that ExLlamaV2's converter quantises, and FP8's too, but for the head; those that read the same input
- * have the same order of it in EXL2. */
+/* The products that ExLlamaV2's converter quantises, GPTQ's, and FP8's too, but for the head; those that read the same
+ * input have the same order of it in EXL2. */
 static const struct {
     slot slot, order_of;
 } products[] = {{SLOT_WQ, SLOT_WQ},
@@ -339,12 +341,43 @@ static qp_status make_fp8(synth *s, const slot_row *row, int layer, int member, 
     return quant_open(out, slot_name(row->slot), err);
 }
 
+/* ---- GPTQ ---- */
+
+static bool is_gptq(const synth *s, const slot_row *row, int64_t rows, int64_t cols) {
+    return s->is_gptq && synth_gptq_fits(rows, cols) && product_order(row->slot) != SLOT_COUNT;
+}
+
+/* Zeros and scales of a shape; NULL: there is no memory. */
+static const uint8_t *take_grid(synth *s, const synth_gptq *p, int exponent, qp_error *err) {
+    for (int i = 0; i < s->n_grids; i++)
+        if (s->grids[i].rows == p->rows && s->grids[i].cols == p->cols) return s->grids[i].memory;
+    uint8_t *memory = take_block(s, p->zeros + p->scales, err);
+    if (!memory) return NULL;
+    synth_gptq_fill_grid(memory, p, exponent);
+    if (s->n_grids < (int)(sizeof s->grids / sizeof *s->grids))
+        s->grids[s->n_grids++] = (struct synth_grid){.rows = p->rows, .cols = p->cols, .memory = memory};
+    return memory;
+}
+
+static qp_status make_gptq(synth *s, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
+                           bool only_look, quant_matrix *out, qp_error *err) {
+    synth_gptq p;
+    if (!synth_gptq_plan(&p, rows, cols)) return too_large(row, err);
+    const uint8_t *grid = take_grid(s, &p, exponent_of(row, cols), err);
+    uint8_t *codes = only_look || !grid ? NULL : take_block(s, p.codes, err);
+    if (!grid || (!codes && !only_look)) return QP_NO_MEMORY;
+    if (codes) synth_gptq_fill_codes(codes, &p, seed_of(s, row->slot, layer, member));
+    *out = synth_gptq_matrix(codes, grid, &p);
+    return quant_open(out, slot_name(row->slot), err);
+}
+
 /* ---- the source ---- */
 
 static qp_status make_matrix(synth *s, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
                              bool only_look, quant_matrix *out, qp_error *err) {
     size_t bytes;
     if (is_exl2(s, row, cols)) return make_exl2(s, row, layer, member, rows, cols, only_look, out, err);
+    if (is_gptq(s, row, rows, cols)) return make_gptq(s, row, layer, member, rows, cols, only_look, out, err);
     if (is_fp8(s, row)) return make_fp8(s, row, layer, member, rows, cols, only_look, out, err);
     if (!s->type->bytes(&bytes, rows, cols)) return too_large(row, err);
     void *memory = only_look ? NULL : take_block(s, bytes, err);

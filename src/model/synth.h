@@ -9,12 +9,18 @@ typedef struct synth {
     const quant_type *type;
     double exl2_bits; /* of products; the rest is of `type` */
     bool is_fp8;      /* products but the head are; the rest is of `type` */
+    bool is_gptq;     /* products are, the head too */
     uint64_t seed;
     struct synth_block {
         void *memory;
         size_t bytes;
     } * blocks;
     int n_blocks, capacity;
+    struct synth_grid {
+        int64_t rows, cols;
+        uint8_t *memory;
+    } grids[16]; /* zeros and scales of GPTQ matrices, which those of a shape share */
+    int n_grids;
 } synth;
 
 /* 0, 1, ... until NULL. */

@@ -16,7 +16,7 @@ static void names_are_read(void **state) {
     synth s;
     qp_error err;
     assert_int_equal(synth_open(&s, "exl2-7.0", 1, &err), QP_BAD_ARGUMENT);
-    assert_non_null(strstr(err.text, "fp8_e4m3 and exl2-2.0 to exl2-6.0"));
+    assert_non_null(strstr(err.text, "gptq, fp8_e4m3 and exl2-2.0 to exl2-6.0"));
 }
 
 static void matrices_have_the_bits_asked_for(void **state) {
