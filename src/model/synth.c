@@ -5,6 +5,7 @@
 #include "synth.h"
 #include "synth_exl2.h"
 #include "synth_gptq.h"
+#include "synth_random.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <math.h>
@@ -160,20 +161,12 @@ static void *take_block(synth *s, size_t bytes, qp_error *err) {
     return memory;
 }
 
-/* xorshift64* (Vigna 2014): a few bytes a cycle, good enough for values whose only job is to be unlike. */
-static uint64_t next_random(uint64_t *state) {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return *state * 0x2545F4914F6CDD1Dull;
-}
-
 /* One value a 16-bit lane: sign and the 7 highest bits of the mantissa random, exponent given. */
 static void fill_bf16(uint16_t *out, size_t n, int exponent, uint64_t seed) {
     const uint64_t fixed = (uint64_t)(127 + exponent) << 7, pattern = fixed * 0x0001000100010001ull;
     uint64_t state = seed | 1;
     for (size_t i = 0; i < n; i += 4) {
-        const uint64_t four = (next_random(&state) & 0x807F807F807F807Full) | pattern;
+        const uint64_t four = (synth_random(&state) & 0x807F807F807F807Full) | pattern;
         memcpy(out + i, &four, (n - i < 4 ? n - i : 4) * sizeof(uint16_t));
     }
 }
@@ -183,7 +176,7 @@ static void fill_q4_0(uint8_t *out, size_t n, int exponent, uint64_t seed) {
     const uint16_t d = quant_f32_to_f16(ldexpf(0.25f, exponent));
     uint64_t state = seed | 1;
     for (size_t at = 0; at < n; at += 32, out += 18) {
-        const uint64_t codes[2] = {next_random(&state), next_random(&state)};
+        const uint64_t codes[2] = {synth_random(&state), synth_random(&state)};
         memcpy(out, &d, sizeof d);
         memcpy(out + 2, codes, sizeof codes);
     }
@@ -314,7 +307,7 @@ static bool is_fp8(const synth *s, const slot_row *row) {
 static void fill_e4m3(uint8_t *out, size_t n, uint64_t seed) {
     uint64_t state = seed | 1;
     for (size_t i = 0; i < n; i += 8) {
-        const uint64_t eight = (next_random(&state) & 0x8787878787878787ull) | 0x3838383838383838ull;
+        const uint64_t eight = (synth_random(&state) & 0x8787878787878787ull) | 0x3838383838383838ull;
         memcpy(out + i, &eight, n - i < 8 ? n - i : 8);
     }
 }
@@ -366,7 +359,7 @@ static qp_status make_gptq(synth *s, const slot_row *row, int layer, int member,
     const uint8_t *grid = take_grid(s, &p, exponent_of(row, cols), err);
     uint8_t *codes = only_look || !grid ? NULL : take_block(s, p.codes, err);
     if (!grid || (!codes && !only_look)) return QP_NO_MEMORY;
-    if (codes) synth_gptq_fill_codes(codes, &p, seed_of(s, row->slot, layer, member));
+    if (codes) synth_random_bytes(codes, p.codes, seed_of(s, row->slot, layer, member));
     *out = synth_gptq_matrix(codes, grid, &p);
     return quant_open(out, slot_name(row->slot), err);
 }

@@ -5,6 +5,7 @@
  * and takes it from others. So here a tenth of the groups has a bit more and a tenth a bit less than the others, as
  * far as there are such widths, and the mean is what was asked for. */
 #include "synth_exl2.h"
+#include "synth_random.h"
 #include "base/mem.h"
 #include <math.h>
 #include <stdlib.h>
@@ -47,26 +48,10 @@ bool synth_exl2_plan(synth_exl2 *out, double bits, int64_t rows, int64_t cols) {
     return true;
 }
 
-/* xorshift64* as in synth.c. */
-static uint64_t next_random(uint64_t *state) {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return *state * 0x2545F4914F6CDD1Dull;
-}
-
-static void fill_random(uint8_t *to, size_t bytes, uint64_t seed) {
-    uint64_t state = seed | 1;
-    for (size_t at = 0; at < bytes; at += sizeof state) {
-        const uint64_t more = next_random(&state);
-        memcpy(to + at, &more, bytes - at < sizeof more ? bytes - at : sizeof more);
-    }
-}
-
 static void fill_order(int32_t *invperm, int64_t n, uint64_t seed) {
     uint64_t state = seed | 1;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t k = (int64_t)(next_random(&state) % (uint64_t)(i + 1));
+        const int64_t k = (int64_t)(synth_random(&state) % (uint64_t)(i + 1));
         invperm[i] = invperm[k];
         invperm[k] = (int32_t)i;
     }
@@ -90,8 +75,8 @@ void synth_exl2_fill(void *block, const synth_exl2 *p, int exponent, uint64_t se
     }
     fill_order((int32_t *)(void *)(at + p->at[INVPERM]), p->cols, order_seed);
     if (only_shape) return;
-    fill_random(at + p->at[WEIGHT], p->bytes[WEIGHT], seed);
-    fill_random(at + p->at[SCALE], p->bytes[SCALE], seed + 1);
+    synth_random_bytes(at + p->at[WEIGHT], p->bytes[WEIGHT], seed);
+    synth_random_bytes(at + p->at[SCALE], p->bytes[SCALE], seed + 1);
     fill_scale_max((uint16_t *)(void *)(at + p->at[SCALE_MAX]), p, exponent);
 }
 

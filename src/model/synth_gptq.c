@@ -20,20 +20,10 @@ bool synth_gptq_plan(synth_gptq *out, int64_t rows, int64_t cols) {
 
 void synth_gptq_fill_grid(uint8_t *grid, const synth_gptq *p, int exponent) {
     const uint32_t zeros = ZERO_WORD;
-    const uint16_t scale = quant_f32_to_f16(ldexpf(1 / 3.0f, exponent)); /* codes of -8 to 7 are 4.6 */
+    const uint16_t scale =
+        quant_f32_to_f16(ldexpf(1 / 3.0f, exponent)); /* -8 to 7: 4.6 in the root of the mean square */
     for (size_t at = 0; at < p->zeros; at += sizeof zeros) memcpy(grid + at, &zeros, sizeof zeros);
     for (size_t at = 0; at < p->scales; at += sizeof scale) memcpy(grid + p->zeros + at, &scale, sizeof scale);
-}
-
-void synth_gptq_fill_codes(uint8_t *codes, const synth_gptq *p, uint64_t seed) {
-    uint64_t state = seed | 1; /* xorshift64* (Vigna 2014) */
-    for (size_t at = 0; at < p->codes; at += sizeof state) {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        const uint64_t sixteen = state * 0x2545F4914F6CDD1Dull;
-        memcpy(codes + at, &sixteen, sizeof sixteen);
-    }
 }
 
 quant_matrix synth_gptq_matrix(const uint8_t *codes, const uint8_t *grid, const synth_gptq *p) {

@@ -18,7 +18,6 @@ bool synth_gptq_fits(int64_t rows, int64_t cols);
 bool synth_gptq_plan(synth_gptq *out, int64_t rows, int64_t cols);
 /* Zeros and scales behind them, such that weights are about 2^exponent; all matrices of a shape may share them. */
 void synth_gptq_fill_grid(uint8_t *grid, const synth_gptq *p, int exponent);
-void synth_gptq_fill_codes(uint8_t *codes, const synth_gptq *p, uint64_t seed);
 /* codes: NULL for a look. */
 quant_matrix synth_gptq_matrix(const uint8_t *codes, const uint8_t *grid, const synth_gptq *p);
 
