@@ -130,9 +130,9 @@ qp_status synth_shape(model_shape *out, const arch_row **arch, const char *name,
 
 qp_status synth_open(synth *out, const char *format, uint64_t seed, qp_error *err) {
     *out = (synth){.type = quant_find(format), .exl2_bits = synth_exl2_bits(format), .seed = seed};
-    out->is_fp8 = out->type && out->type->id == QUANT_FP8_E4M3;
-    out->is_gptq = out->type && out->type->id == QUANT_GPTQ;
-    if (out->exl2_bits > 0 || out->is_fp8 || out->is_gptq) out->type = quant_type_of(QUANT_F16);
+    if (out->type) out->products = out->type->id;
+    if (out->exl2_bits > 0 || out->products == QUANT_FP8_E4M3 || out->products == QUANT_GPTQ)
+        out->type = quant_type_of(QUANT_F16);
     if (out->type && (out->type->id < QUANT_PLAIN_COUNT || out->type->id == QUANT_Q4_0)) return QP_OK;
     return err_set(
         err, QP_BAD_ARGUMENT, 0,
@@ -300,7 +300,7 @@ static qp_status make_exl2(synth *s, const slot_row *row, int layer, int member,
 /* ---- FP8 ---- */
 
 static bool is_fp8(const synth *s, const slot_row *row) {
-    return s->is_fp8 && row->slot != SLOT_HEAD && product_order(row->slot) != SLOT_COUNT;
+    return s->products == QUANT_FP8_E4M3 && row->slot != SLOT_HEAD && product_order(row->slot) != SLOT_COUNT;
 }
 
 /* +-(1 + m/8), to be scaled. */
@@ -337,7 +337,7 @@ static qp_status make_fp8(synth *s, const slot_row *row, int layer, int member, 
 /* ---- GPTQ ---- */
 
 static bool is_gptq(const synth *s, const slot_row *row, int64_t rows, int64_t cols) {
-    return s->is_gptq && synth_gptq_fits(rows, cols) && product_order(row->slot) != SLOT_COUNT;
+    return s->products == QUANT_GPTQ && synth_gptq_fits(rows, cols) && product_order(row->slot) != SLOT_COUNT;
 }
 
 /* Zeros and scales of a shape; NULL: there is no memory. */

@@ -7,9 +7,8 @@
 /* Memory of all made weights. */
 typedef struct synth {
     const quant_type *type;
-    double exl2_bits; /* of products; the rest is of `type` */
-    bool is_fp8;      /* products but the head are; the rest is of `type` */
-    bool is_gptq;     /* products are, the head too */
+    double exl2_bits;  /* of products; the rest is of `type` */
+    quant_id products; /* FP8: of products but the head; GPTQ: the head too; otherwise they are as the rest */
     uint64_t seed;
     struct synth_block {
         void *memory;

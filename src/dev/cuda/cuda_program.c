@@ -30,13 +30,14 @@ enum {
 _Static_assert(STREAMS_AT + MOST_STREAMS * (int)sizeof(program_stream) <= PROGRAM_BYTES, "there is room");
 _Static_assert(sizeof(program_stage) % 16 == 0 && PROGRAM_STAGES % 16 == 0 && PROGRAM_SHARES % 16 == 0,
                "copied in words of 16 bytes, to where they may lie");
+_Static_assert(sizeof(program_stage) <= 32 * 16, "a warp copies one at once");
 
 /* Results that are told, and where launches would write and read them. */
 typedef struct told_rows {
     const float *of;
     float *at;
     bool is_placed; /* in the order of the weights that read it */
-    int64_t stride; /* from row to row; 0: as in `of` */
+    int64_t stride; /* from row to row */
 } told_rows;
 
 typedef struct maker {
@@ -101,7 +102,7 @@ static program_stage *add_stage(maker *m, int what) {
     return s;
 }
 
-/* Where `of` was told; NULL: it was not. */
+/* Where rows of `of` were told, and their place; NULL: they were not. */
 static told_rows *find_rows(maker *m, const float *of) {
     for (int i = 0; i < m->n_told; i++)
         if (m->told[i].of == of) return &m->told[i];
@@ -127,17 +128,17 @@ static float *take_words(maker *m, size_t n, size_t most) {
     return at;
 }
 
-/* A place where n results of `of` are told from now on; NULL: there is no room. */
-static float *tell(maker *m, const float *of, int64_t n) {
-    int i = 0;
-    while (i < m->n_told && m->told[i].of != of) i++;
-    if (i == MOST_TOLD) return NULL;
+/* A place where n results of `of` are told from now on, `stride` from row to row; NULL: there is no room. */
+static float *tell(maker *m, const float *of, int64_t n, int64_t stride, bool is_placed) {
+    told_rows *rows = find_rows(m, of);
+    if (!rows && m->n_told == MOST_TOLD) return NULL;
     float *at = take_words(m, (size_t)n, m->c->program_area);
-    if (at)
-        m->told[i] = (told_rows){.of = of, .at = at};
-    else if (i < m->n_told)
-        m->told[i] = m->told[--m->n_told]; /* what was told before is old */
-    if (at && i == m->n_told) m->n_told++;
+    if (!at) {
+        if (rows) *rows = m->told[--m->n_told]; /* what was told before is old */
+        return NULL;
+    }
+    if (!rows) rows = &m->told[m->n_told++];
+    *rows = (told_rows){.of = of, .at = at, .is_placed = is_placed, .stride = stride};
     return at;
 }
 
@@ -155,17 +156,13 @@ static void tell_reader(maker *m, program_stage *s, int part, const float *of, i
     const packed_args *reader = peek_product(m, of);
     s->places = reader ? reader->places : NULL;
     s->told_stride = s->places ? (int64_t)reader->n_units * PACKED_UNIT : n;
-    s->told[part] = tell(m, of, m->n_rows * s->told_stride);
-    if (!s->told[part]) return;
-    told_rows *rows = find_rows(m, of);
-    rows->is_placed = !!s->places;
-    rows->stride = s->told_stride;
+    s->told[part] = tell(m, of, m->n_rows * s->told_stride, s->told_stride, s->places != NULL);
 }
 
 static void tell_part(maker *m, program_stage *s, int part) {
     const packed_args *p = &s->is.product;
     const packed_part *to = &p->parts[part];
-    s->told[part] = tell(m, to->out, (p->n_rows - 1) * to->out_stride + to->n_out);
+    s->told[part] = tell(m, to->out, (p->n_rows - 1) * to->out_stride + to->n_out, to->out_stride, false);
 }
 
 /* All parts of the products from stage `first` on. */
@@ -195,11 +192,10 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
 
 /* The next launch as a stage, if it is a product of `x`; NULL: it is none, or cannot be one. */
 static program_stage *take_product(maker *m, const float *x, const k_norm_args *norm) {
+    const packed_args *p = peek_product(m, x);
+    if (!p || p->n_rows != m->n_rows || (norm && norm->dim != p->n_in)) return NULL;
     const launch_head *head = peek(m);
-    const unit_kind *kind = head ? find_kind(head->kernel) : NULL;
-    if (!kind) return NULL;
-    const packed_args *p = (const packed_args *)(const void *)(head + 1);
-    if (p->x != x || p->n_rows != m->n_rows || (norm && norm->dim != p->n_in)) return NULL;
+    const unit_kind *kind = find_kind(head->kernel);
     program_stage *s = add_stage(m, PROGRAM_PRODUCT);
     if (!s || !add_stream(m, p)) return NULL;
     s->kind = kind->kind;
@@ -213,9 +209,12 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
         s->is.product.x = norm->x;
     }
     const told_rows *told = find_rows(m, s->is.product.x);
-    if (told) s->is.product.x = told->at, hear(s);
-    if (told && told->stride) s->is.product.x_stride = told->stride;
-    s->is_placed = told && told->is_placed;
+    if (told) {
+        s->is.product.x = told->at;
+        s->is.product.x_stride = told->stride;
+        s->is_placed = told->is_placed;
+        hear(s);
+    }
     need(m, program_product_bytes(p->n_rows, p->n_units, kind->sum, norm ? p->n_in : 0));
     m->at += launch_bytes(head);
     return s;
