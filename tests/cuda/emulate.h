@@ -224,6 +224,7 @@ static inline float __uint_as_float(uint32_t bits) {
     return x;
 }
 static inline float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
+static inline float rsqrt_fast(float x) { return 1 / sqrtf(x); }
 static inline float exp2_fast(float x) {
     const float r = exp2f(x);
     return r < FLT_MIN ? 0 : r;

@@ -120,8 +120,7 @@ typedef struct program_item {
 typedef struct program_state {
     program_item items[2]; /* the first one, and others in turns */
     program_warp warps[PROGRAM_WARPS];
-    float sums[PROGRAM_ROWS * 8]; /* of squares, a row's eight warps */
-    int32_t at[PROGRAM_WARPS];    /* the stage that each warp has come to */
+    int32_t at[PROGRAM_WARPS]; /* the stage that each warp has come to */
     int32_t n_streams, n_slots, slot_bytes, unused;
     uint32_t scratch, rings; /* where they begin */
     uint32_t *met;
@@ -139,10 +138,17 @@ PACKED_INLINE int program_up(int n) { return (n + 127) / 128 * 128; }
 PACKED_INLINE int program_ring_at(int n_streams, int scratch_bytes) {
     return program_up(PROGRAM_SHARES + n_streams * (int)sizeof(program_share)) + program_up(scratch_bytes);
 }
-/* normed: inputs that are normed first, or 0. */
+/* Sums of squares of blocks of a unit's inputs. */
+PACKED_INLINE int program_squares(int n_rows, int n_units) { return (n_rows * n_units + 3) / 4 * 4; }
+/* Whether a thread has no more of the inputs than it can keep while they are normed. */
+enum { PROGRAM_PIECES = 1 };
+PACKED_INLINE int program_keeps(int n_rows, int n_units) {
+    return n_rows * n_units * PACKED_UNIT <= PROGRAM_THREADS * 8 * PROGRAM_PIECES;
+}
+/* normed: inputs that lie there to be normed, or 0. */
 PACKED_INLINE int program_product_bytes(int n_rows, int n_units, int sum, int normed) {
     return matvec_x_bytes(n_rows, n_units) + matvec_scale_bytes(n_rows, n_units, sum) +
-           matvec_part_bytes(n_rows, PROGRAM_GROUPS) + (n_rows + 1) * normed * 4;
+           matvec_part_bytes(n_rows, PROGRAM_GROUPS) + (program_squares(n_rows, n_units) + (n_rows + 1) * normed) * 4;
 }
 /* Groups of the quads' warps, the queries' fragments, the fresh token, norms, and heads on their way or results of the
  * warps. */

@@ -28,34 +28,65 @@ __device__ __forceinline__ void read_inputs(float v[8], const packed_args &a, in
     }
 }
 
-/* Eight inputs of a thread; the 16 threads of a group of 128 come together. */
-template <int GROUP>
-__device__ __forceinline__ void store_digits(const float v[8], int k, uint32_t digits, uint32_t low, float *scales,
-                                             int *sums) {
-    float m = 0;
+/* Where a row's digits go: those of the low digit `low` bytes behind the high one's. */
+struct digit_row {
+    uint32_t digits, low;
+    float *scales;
+    int *sums;
+};
+
+/* Eight inputs of a row, from k on, of each of some pieces; the 16 threads of a group of 128 come together. What is
+ * added before rounding, 1.5 x 2^23, leaves whole numbers in the last bits of the sums: the low digit is the last seven
+ * of them, the high one the eight in front of these. Pieces go side by side, for all of this waits for itself. */
+template <int GROUP, int PIECES>
+__device__ __forceinline__ void store_digits(const float v[PIECES][8], const digit_row to[PIECES], const int k[PIECES],
+                                             const bool is_any[PIECES]) {
+    constexpr uint32_t rounder = 0x4B400000;
+    float m[PIECES];
+    uint32_t hi[PIECES][2], lo[PIECES][2], sum[PIECES];
 #pragma unroll
-    for (int i = 0; i < 8; i++) m = max_nan(m, fabsf(v[i]));
+    for (int p = 0; p < PIECES; p++) {
+        m[p] = 0, sum[p] = 0;
 #pragma unroll
-    for (int o = 8; o; o >>= 1) m = max_nan(m, __shfl_xor_sync(~0u, m, o));
-    const float inverse = m > 0 ? __fdividef(16256.0f, m) : 0;
-    uint32_t hi[2] = {0, 0}, lo[2] = {0, 0};
-    int sum[2] = {0, 0};
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const int whole = __float2int_rn(v[i] * inverse), h = (whole + 64) >> 7, l = whole - (h << 7);
-        sum[0] += whole;
-        hi[i >> 2] |= (uint32_t)(h & 255) << (8 * (i & 3));
-        lo[i >> 2] |= (uint32_t)(l & 255) << (8 * (i & 3));
+        for (int i = 0; i < 8; i++) m[p] = max_nan(m[p], fabsf(v[p][i]));
     }
-    const int in_step = k % 32, at = k / 64 * 64 + k % 64 / 32 * 8 + in_step / 16 * 4 + in_step % 16 / 4 * 16;
-    store_shared4(digits + at, hi[0]);
-    store_shared4(digits + at + 16, hi[1]);
-    store_shared4(digits + low + at, lo[0]);
-    store_shared4(digits + low + at + 16, lo[1]);
 #pragma unroll
-    for (int o = 1; o < GROUP / 8; o <<= 1) sum[0] += __shfl_xor_sync(~0u, sum[0], o);
-    if (k % GROUP == 0) sums[k / GROUP] = sum[0];
-    if (k % PACKED_X_GROUP == 0) scales[k / PACKED_X_GROUP] = m * (1.0f / 16256.0f);
+    for (int o = 8; o; o >>= 1)
+#pragma unroll
+        for (int p = 0; p < PIECES; p++) m[p] = max_nan(m[p], __shfl_xor_sync(~0u, m[p], o));
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        const float inverse = m[p] > 0 ? __fdividef(16256.0f, m[p]) : 0;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint32_t whole[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                whole[i] = __float_as_uint(__fmaf_rn(v[p][4 * half + i], inverse, __uint_as_float(rounder)));
+                sum[p] += whole[i] - rounder;
+            }
+            const uint32_t a = __byte_perm(whole[0], whole[1], 0x5410), b = __byte_perm(whole[2], whole[3], 0x5410);
+            hi[p][half] = __byte_perm(a << 1, b << 1, 0x7531);
+            lo[p][half] = __byte_perm(a, b, 0x6420) & 0x7F7F7F7F;
+        }
+    }
+#pragma unroll
+    for (int o = 1; o < GROUP / 8; o <<= 1)
+#pragma unroll
+        for (int p = 0; p < PIECES; p++) sum[p] += __shfl_xor_sync(~0u, sum[p], o);
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        if (!is_any[p]) continue;
+        const int in_step = k[p] % 32;
+        const uint32_t at =
+            to[p].digits + k[p] / 64 * 64 + k[p] % 64 / 32 * 8 + in_step / 16 * 4 + in_step % 16 / 4 * 16;
+        store_shared4(at, hi[p][0]);
+        store_shared4(at + 16, hi[p][1]);
+        store_shared4(at + to[p].low, lo[p][0]);
+        store_shared4(at + to[p].low + 16, lo[p][1]);
+        if (k[p] % GROUP == 0) to[p].sums[k[p] / GROUP] = (int)sum[p];
+        if (k[p] % PACKED_X_GROUP == 0) to[p].scales[k[p] / PACKED_X_GROUP] = m[p] * (1.0f / 16256.0f);
+    }
 }
 
 template <int GROUP>
@@ -63,10 +94,12 @@ __device__ __forceinline__ void stage_inputs(const packed_args &a, uint32_t digi
     const int width = a.n_units * PACKED_UNIT, column = width + 64, per_row = width / 8;
     for (int i = threadIdx.x; i < a.n_rows * per_row; i += blockDim.x) {
         const int row = i / per_row, k = (i - row * per_row) * 8;
-        float v[8];
-        read_inputs(v, a, row, k);
-        store_digits<GROUP>(v, k, digits + 2 * row * column, column, scales + row * a.n_units * 2,
-                            sums + row * (width / GROUP));
+        const digit_row to = {digits + 2 * row * column, (uint32_t)column, scales + row * a.n_units * 2,
+                              sums + row * (width / GROUP)};
+        const bool is_any = true;
+        float v[1][8];
+        read_inputs(v[0], a, row, k);
+        store_digits<GROUP, 1>(v, &to, &k, &is_any);
     }
 }
 

@@ -2,25 +2,26 @@
  * and what follows the product (bias, residual, gate) happens where its sums meet.
  *
  * Used by program.cuh. Sums are those of matvec.cuh, slice by slice and in the same order, and norms those of rows.cu:
- * a row has the same bits either way. */
+ * a row has the same bits either way. A step's time is that of its stages' longest way from an input to a result told:
+ * whatever can be known before an input is heard, or before sums are there, is found before. */
 #ifndef KERNELS_PROGRAM_PRODUCT_CUH
 #define KERNELS_PROGRAM_PRODUCT_CUH
 
 #include "activate.cuh"
 #include "matvec.cuh"
+#include "norm.cuh"
 #include "unit_dot_one.cuh"
 #include "program_tell.cuh"
 
 enum {
     PROGRAM_BATCH = MATVEC_BATCH * PROGRAM_GROUPS,
-    NORM_THREADS = 256,
     SUMS_BARRIER = 3, /* who finishes sums waits there for those who make their parts */
 };
 
 /* Where a product's activations and partial sums lie. */
 struct product_room {
     uint32_t digits;
-    float *scales, *part, *x, *weights; /* x: what is normed, and the norm's weights */
+    float *scales, *part, *x, *weights, *squares; /* x: what is normed, then the norm's weights and sums of squares */
     int *sums;
 };
 
@@ -30,25 +31,37 @@ template <int GROUP> __device__ __forceinline__ product_room make_product_room(c
     r.scales = (float *)(scratch + matvec_x_bytes(a.n_rows, a.n_units));
     r.sums = (int *)(r.scales + a.n_rows * a.n_units * 2);
     r.part = (float *)((uint8_t *)r.scales + matvec_scale_bytes(a.n_rows, a.n_units, GROUP));
-    r.x = (float *)((uint8_t *)r.part + matvec_part_bytes(a.n_rows, PROGRAM_GROUPS));
+    r.squares = (float *)((uint8_t *)r.part + matvec_part_bytes(a.n_rows, PROGRAM_GROUPS));
+    r.x = r.squares + program_squares(a.n_rows, a.n_units);
     r.weights = r.x + a.n_rows * a.n_in;
     return r;
 }
 
 /* ---- activations ---- */
 
-template <int GROUP>
-__device__ __forceinline__ void put_digits(const packed_args &a, const product_room &r, const float v[8], int row,
-                                           int k) {
+/* Of pieces of rows, from k on. */
+template <int GROUP, int PIECES>
+__device__ __forceinline__ void put_digits(const packed_args &a, const product_room &r, const float v[PIECES][8],
+                                           const int row[PIECES], const int k[PIECES], const bool is_any[PIECES]) {
     const int width = a.n_units * PACKED_UNIT;
-    store_digits<GROUP>(v, k, r.digits + 2 * row * (width + 64), width + 64, r.scales + row * a.n_units * 2,
-                        r.sums + row * (width / GROUP));
+    digit_row to[PIECES];
+#pragma unroll
+    for (int p = 0; p < PIECES; p++)
+        to[p] = {r.digits + 2 * row[p] * (width + 64), (uint32_t)width + 64, r.scales + row[p] * a.n_units * 2,
+                 r.sums + row[p] * (width / GROUP)};
+    store_digits<GROUP, PIECES>(v, to, k, is_any);
+}
+template <int GROUP>
+__device__ __forceinline__ void put_piece(const packed_args &a, const product_room &r, const float v[1][8], int row,
+                                          int k) {
+    const bool is_any = true;
+    put_digits<GROUP, 1>(a, r, v, &row, &k, &is_any);
 }
 
 /* Eight inputs of a row at a time, thread after thread. */
 struct piece {
     int row, k;
-    __device__ __forceinline__ piece() : row(0), k(threadIdx.x * 8) {}
+    __device__ __forceinline__ explicit piece(int width) : row(0), k(threadIdx.x * 8) { settle(width); }
     __device__ __forceinline__ void next(int width) { k += PROGRAM_THREADS * 8, settle(width); }
     __device__ __forceinline__ void settle(int width) {
         while (k >= width) k -= width, row++;
@@ -91,33 +104,45 @@ __device__ __forceinline__ void hear_inputs(float v[8], const packed_args &a, co
     const bool is_straight = !a.order && p.k + 8 <= a.n_in && !(a.x_stride & 3);
     if (all_say(is_straight)) return hear_eight(v, x + p.k, x + p.k + 4, hears, true, true);
     if (hears) x = told_at(x);
-    look_together([&] {
-        bool is_unsaid = false;
+    hear_words(v, hears, [&](int i) { return look_at(a, x, p.k + i); });
+}
+
+/* One row that lies as the weights want it: pieces of a thread are heard together. */
+template <int GROUP> __device__ __forceinline__ void stage_straight(const program_stage &s, const product_room &r) {
+    constexpr int PIECES = 3, STEP = PROGRAM_THREADS * 8;
+    const packed_args &a = s.is.product;
+    const int n = a.n_in;
+#pragma unroll 1
+    for (int first = threadIdx.x * 8; first < n; first += PIECES * STEP) {
+        float v[PIECES][8];
+        const float *low[PIECES], *high[PIECES];
+        int row[PIECES] = {}, k[PIECES];
+        bool needs[PIECES];
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const uint32_t word = look_at(a, x, p.k + i);
-            is_unsaid = is_unsaid || word == (uint32_t)UNSAID;
-            v[i] = __uint_as_float(word);
+        for (int i = 0; i < PIECES; i++) {
+            k[i] = first + i * STEP, needs[i] = k[i] < n;
+            low[i] = a.x + k[i], high[i] = low[i] + 4;
         }
-        return !hears || !is_unsaid;
-    });
+        hear_pieces<PIECES>(v, low, high, s.hears, needs, needs);
+        put_digits<GROUP, PIECES>(a, r, v, row, k, needs);
+    }
 }
 
 /* Rows of inputs are whole warps of pieces. Loops over inputs are not unrolled: what runs once a stage must not push
  * the loop over units out of the instruction cache. */
-template <int GROUP> __device__ __forceinline__ void stage_plain(const program_stage &s, const product_room &r) {
+template <int GROUP, bool IS_ONE>
+__device__ __forceinline__ void stage_plain(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     const int width = a.n_units * PACKED_UNIT;
-    piece p;
-    p.settle(width);
+    if (IS_ONE && agreed(!a.order && a.n_in == width)) return stage_straight<GROUP>(s, r);
 #pragma unroll 1
-    for (; p.row < a.n_rows; p.next(width)) {
-        float v[8];
+    for (piece p(width); p.row < a.n_rows; p.next(width)) {
+        float v[1][8];
         if (s.is_placed)
-            hear_placed(v, a, p);
+            hear_placed(v[0], a, p);
         else
-            hear_inputs(v, a, p, s.hears);
-        put_digits<GROUP>(a, r, v, p.row, p.k);
+            hear_inputs(v[0], a, p, s.hears);
+        put_piece<GROUP>(a, r, v, p.row, p.k);
     }
 }
 
@@ -136,39 +161,20 @@ __device__ __forceinline__ const float *normed_row(const program_stage &s, int r
     return s.is.product.x + (s.norm_rows ? __ldg(s.norm_rows + row) : row) * s.is.product.x_stride;
 }
 
-/* Inputs into shared memory, all threads at once. */
-__device__ __forceinline__ void read_rows(const program_stage &s, float *x) {
-    const int n = s.is.product.n_in;
-    for (int row = 0; row < s.is.product.n_rows; row++) {
-        const float *from = normed_row(s, row);
-#pragma unroll 1
-        for (int first = 0; first < n; first += PROGRAM_THREADS * 8) {
-            const int i = first + threadIdx.x * 4, other = i + PROGRAM_THREADS * 4;
-            float v[8];
-            hear_eight(v, from + i, from + other, s.hears, i < n, other < n);
-            if (i < n) *(float4 *)(x + row * n + i) = make_float4(v[0], v[1], v[2], v[3]);
-            if (other < n) *(float4 *)(x + row * n + other) = make_float4(v[4], v[5], v[6], v[7]);
-        }
-    }
-}
-
-/* The sums of rows' squares: 256 threads a row, as k_norm has. */
-__device__ __forceinline__ void add_squares(const packed_args &a, const float *x, float *sums) {
-    const int t = threadIdx.x % NORM_THREADS, n = a.n_in;
-    for (int row = threadIdx.x / NORM_THREADS; row < a.n_rows; row += PROGRAM_THREADS / NORM_THREADS) {
-        float sum = 0;
-#pragma unroll 8
-        for (int i = t; i < n; i += NORM_THREADS) sum = __fmaf_rn(x[row * n + i], x[row * n + i], sum);
-        sum = warp_sum(sum);
-        if (t % 32 == 0) sums[row * 8 + t / 32] = sum;
-    }
-}
-
-__device__ __forceinline__ float norm_scale(const float *sums, int n, float eps) {
-    float sum = sums[0];
+/* Of blocks of inputs that are normed, of each of which a lane has those from k on, the sums of squares. */
+template <int PIECES>
+__device__ __forceinline__ void put_squares(const packed_args &a, const product_room &r, const float v[PIECES][8],
+                                            const int row[PIECES], const int k[PIECES]) {
+    float sums[PIECES];
+    block_squares<PIECES>(sums, v);
 #pragma unroll
-    for (int i = 1; i < NORM_THREADS / 32; i++) sum = __fadd_rn(sum, sums[i]);
-    return 1 / sqrtf(sum / (float)n + eps);
+    for (int i = 0; i < PIECES; i++)
+        if (threadIdx.x % 32 == 0 && k[i] < a.n_in) r.squares[row[i] * a.n_units + k[i] / NORM_BLOCK] = sums[i];
+}
+
+__device__ __forceinline__ float row_scale(const program_stage &s, const product_room &r, int row) {
+    const packed_args &a = s.is.product;
+    return norm_scale(add_blocks(r.squares + row * a.n_units, (a.n_in + NORM_BLOCK - 1) / NORM_BLOCK), a.n_in, s.eps);
 }
 
 /* Packed inputs k .. k + 7 of a row that is normed. */
@@ -203,132 +209,142 @@ __device__ __forceinline__ float4 weights_at(const program_stage &s, int k) {
                                                   : make_float4(1, 1, 1, 1);
 }
 
-/* Where no thread has more than one piece it keeps that in registers, and its weights, which come before it is heard.
- */
-template <int GROUP>
-__device__ __forceinline__ void stage_one_piece(const program_stage &s, const product_room &r, float *sums) {
+/* Where threads have few pieces they keep them in registers, and their weights, which come before they are heard. */
+template <int GROUP> __device__ __forceinline__ void stage_kept(const program_stage &s, const product_room &r) {
+    constexpr int PIECES = PROGRAM_PIECES;
     const packed_args &a = s.is.product;
     const int width = a.n_units * PACKED_UNIT, n = a.n_in;
-    piece p;
-    p.settle(width);
-    const bool is_any = p.row < a.n_rows, has_low = is_any && p.k < n, has_high = is_any && p.k + 4 < n;
-    const float4 w = weights_at(s, p.k), other = weights_at(s, p.k + 4);
-    await_turn(s);
-    const float *from = normed_row(s, is_any ? p.row : 0) + p.k;
-    float v[8], *x = r.x + p.row * n + p.k;
-    hear_eight(v, from, from + 4, s.hears, has_low, has_high);
-    if (has_low) *(float4 *)x = make_float4(v[0], v[1], v[2], v[3]);
-    if (has_high) *(float4 *)(x + 4) = make_float4(v[4], v[5], v[6], v[7]);
-    __syncthreads();
-    add_squares(a, r.x, sums);
-    __syncthreads();
-    if (!is_any) return;
-    const float scale = norm_scale(sums + p.row * 8, n, s.eps);
-    const float weights[8] = {w.x, w.y, w.z, w.w, other.x, other.y, other.z, other.w};
+    int row[PIECES], k[PIECES];
+    float v[PIECES][8];
+    float4 w[PIECES][2];
+    const float *low[PIECES], *high[PIECES];
+    bool is_any[PIECES], needs_low[PIECES], needs_high[PIECES];
+    piece p(width);
 #pragma unroll
-    for (int i = 0; i < 8; i++) v[i] = __fmul_rn(__fmul_rn(v[i], scale), weights[i]);
-    put_digits<GROUP>(a, r, v, p.row, p.k);
+    for (int i = 0; i < PIECES; i++, p.next(width)) {
+        is_any[i] = p.row < a.n_rows;
+        row[i] = is_any[i] ? p.row : 0, k[i] = is_any[i] ? p.k : n;
+        needs_low[i] = k[i] < n, needs_high[i] = k[i] + 4 < n;
+        low[i] = normed_row(s, row[i]) + k[i], high[i] = low[i] + 4;
+    }
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) w[i][0] = weights_at(s, k[i]), w[i][1] = weights_at(s, k[i] + 4);
+    hear_pieces<PIECES>(v, low, high, s.hears, needs_low, needs_high);
+    put_squares<PIECES>(a, r, v, row, k);
+    __syncthreads();
+    float scale = row_scale(s, r, row[0]);
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        if (i && row[i] != row[i - 1]) scale = row_scale(s, r, row[i]);
+        const float weights[8] = {w[i][0].x, w[i][0].y, w[i][0].z, w[i][0].w,
+                                  w[i][1].x, w[i][1].y, w[i][1].z, w[i][1].w};
+#pragma unroll
+        for (int j = 0; j < 8; j++) v[i][j] = __fmul_rn(__fmul_rn(v[i][j], scale), weights[j]);
+    }
+    put_digits<GROUP, PIECES>(a, r, v, row, k, is_any);
 }
 
-template <int GROUP>
-__device__ __forceinline__ void stage_normed(const program_stage &s, const product_room &r, float *sums) {
+template <int GROUP> __device__ __forceinline__ void stage_normed(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
-    const int width = a.n_units * PACKED_UNIT;
-    if (!a.order && a.n_rows * width <= PROGRAM_THREADS * 8) return stage_one_piece<GROUP>(s, r, sums);
+    const int width = a.n_units * PACKED_UNIT, n = a.n_in;
+    if (agreed(!a.order && program_keeps(a.n_rows, a.n_units))) return stage_kept<GROUP>(s, r);
     fetch_weights(s, r.weights);
-    await_turn(s);
-    read_rows(s, r.x);
-    __syncthreads();
-    add_squares(a, r.x, sums);
+    for (int row = 0; row < a.n_rows; row++) {
+        const float *from = normed_row(s, row);
+#pragma unroll 1
+        for (int k = threadIdx.x * 8; k / NORM_BLOCK * NORM_BLOCK < n; k += PROGRAM_THREADS * 8) {
+            float v[1][8], *x = r.x + row * n + k;
+            hear_eight(v[0], from + k, from + k + 4, s.hears, k < n, k + 4 < n);
+            put_squares<1>(a, r, v, &row, &k);
+            if (k < n) *(float4 *)x = make_float4(v[0][0], v[0][1], v[0][2], v[0][3]);
+            if (k + 4 < n) *(float4 *)(x + 4) = make_float4(v[0][4], v[0][5], v[0][6], v[0][7]);
+        }
+    }
     wait_copies<0>();
     __syncthreads();
-    piece p;
-    p.settle(width);
 #pragma unroll 1
-    for (; p.row < a.n_rows; p.next(width)) {
-        float v[8];
-        norm_inputs(v, s, r, p.row, p.k, norm_scale(sums + p.row * 8, a.n_in, s.eps));
-        put_digits<GROUP>(a, r, v, p.row, p.k);
+    for (piece p(width); p.row < a.n_rows; p.next(width)) {
+        float v[1][8];
+        norm_inputs(v[0], s, r, p.row, p.k, row_scale(s, r, p.row));
+        put_piece<GROUP>(a, r, v, p.row, p.k);
     }
 }
 
 /* ---- results ---- */
 
-__device__ __forceinline__ float meet_slices(const packed_args &a, const float *part, int n, int row, int r) {
-    const float *from = part + (n * PACKED_SLICES * a.n_rows + row) * MATVEC_PART + r;
+/* Partial sums of a result, from that of the first slice on. */
+__device__ __forceinline__ float meet_slices(const float *from, int step) {
     float sum = 0;
 #pragma unroll
-    for (int s = 0; s < PACKED_SLICES; s++) sum += from[s * a.n_rows * MATVEC_PART];
+    for (int s = 0; s < PACKED_SLICES; s++) sum += from[s * step];
     return sum;
 }
 
-/* Value i of those of a batch from `tile` on. */
+/* Result i of those of a batch: what can be known before its sums are there. */
 struct output_place {
-    int n, row, r, part, out;
-    int64_t at; /* in the part's results */
+    int from;     /* its sum in the batch's partial ones */
+    int out, row; /* of the part's, or of the gate's */
+    int part;
+    bool is_any;
 };
-__device__ __forceinline__ output_place find_output(const packed_args &a, int i, int tile) {
-    output_place o;
-    o.r = i % PACKED_ROWS, o.n = i / PACKED_ROWS, o.row = 0;
-    if (a.n_rows > 1) o.row = o.n % a.n_rows, o.n /= a.n_rows;
-    int t = tile + o.n;
-    for (o.part = 0; t >= a.parts[o.part].n_tiles; o.part++) t -= a.parts[o.part].n_tiles;
-    o.out = t * PACKED_ROWS + o.r;
-    o.at = o.row * a.parts[o.part].out_stride + o.out;
+template <bool IS_ONE>
+__device__ __forceinline__ output_place find_output(const program_stage &s, int i, int tile, int count) {
+    const packed_args &a = s.is.product;
+    const int n_rows = IS_ONE ? 1 : a.n_rows, twice = s.gates ? 1 : 0, r = i % PACKED_ROWS;
+    output_place o = {0, 0, 0, 0, i < (count >> twice) * n_rows * PACKED_ROWS};
+    int n = o.is_any ? i / PACKED_ROWS : 0;
+    if (!IS_ONE) o.row = n % n_rows, n /= n_rows;
+    o.from = ((n << twice) * PACKED_SLICES * n_rows + o.row) * MATVEC_PART + r;
+    int t = (tile >> twice) + n;
+    if (!s.gates)
+        for (; o.part < a.n_parts - 1 && t >= a.parts[o.part].n_tiles; o.part++) t -= a.parts[o.part].n_tiles;
+    o.out = t * PACKED_ROWS + r;
+    o.is_any = o.is_any && o.out < a.parts[o.part].n_out;
+    if (!o.is_any) o.out = o.row = 0; /* whole warps do what follows; there is one */
     return o;
 }
 
-/* What value i of a batch's is added to; all lanes of the warp ask. */
-__device__ __forceinline__ float read_before(const program_stage &s, int i, int tile, int count) {
-    const packed_args &a = s.is.product;
-    if (!a.parts[0].add) return 0;
-    const bool is_any = i < count * a.n_rows * PACKED_ROWS;
-    const output_place o = find_output(a, is_any ? i : 0, tile);
-    return hear(s.before + o.at, s.hears_before, is_any && o.out < a.parts[o.part].n_out);
+/* Whether there are results of `count` tiles from `first` on. */
+template <bool IS_ONE> __device__ __forceinline__ bool has_outputs(const program_stage &s, int first, int count) {
+    return first < (s.gates ? count / 2 : count) * (IS_ONE ? 1 : s.is.product.n_rows) * PACKED_ROWS;
 }
 
-__device__ __forceinline__ void store_outputs(const program_stage &s, const float *part, int tile, int count,
-                                              float before) {
-    const packed_args &a = s.is.product;
-    const int n = count * a.n_rows * PACKED_ROWS;
-    for (int first = threadIdx.x / 32 * 32; first < n; first += PROGRAM_THREADS) { /* whole warps */
-        const int i = first + threadIdx.x % 32;
-        if (i != (int)threadIdx.x) before = read_before(s, i, tile, count);
-        if (i >= n) continue;
-        const output_place o = find_output(a, i, tile);
+/* A result, with what it is added to. Of a gated product even tiles are the gate's, the odd one behind each is what it
+ * gates. */
+template <bool IS_ONE> struct result {
+    output_place o;
+    float before;
+    const float *before_at;
+
+    /* Result i, or none; by all lanes of a warp. */
+    __device__ __forceinline__ result(const program_stage &s, int i, int tile, int count)
+        : o(find_output<IS_ONE>(s, i, tile, count)), before(0), before_at(s.before) {
+        const packed_part *parts = s.is.product.parts;
+        if (!parts->add) return;
+        before_at += o.row * parts[o.part].out_stride + o.out;
+        before = ask(before_at, s.hears_before, o.is_any);
+    }
+    __device__ __forceinline__ void store(const program_stage &s, const float *part) {
+        const packed_args &a = s.is.product;
         const packed_part &to = a.parts[o.part];
-        if (o.out >= to.n_out) continue;
-        const float sum = finish_output(to, o.out, meet_slices(a, part, o.n, o.row, o.r), a.unit);
-        leave_result(s, o.part, to.out, o.at, o.at, to.add ? __fadd_rn(before, sum) : sum);
+        const int step = (IS_ONE ? 1 : a.n_rows) * MATVEC_PART;
+        const int64_t at = o.row * to.out_stride + o.out;
+        float sum = finish_output(to, o.out, meet_slices(part + o.from, step), a.unit);
+        if (s.gates) {
+            const float *other = part + o.from + PACKED_SLICES * step;
+            sum = __fmul_rn(activate(s.act, sum), finish_output(a.parts[1], o.out, meet_slices(other, step), a.unit));
+        } else if (a.parts->add) {
+            sum = __fadd_rn(hear_asked(before, before_at, s.hears_before, o.is_any), sum);
+        }
+        if (o.is_any) leave_result(s, o.part, to.out, at, s.gates ? find_place(s, o.row, o.out) : at, sum);
     }
-}
-
-/* Even tiles are the gate's, the odd one behind each is what it gates. */
-__device__ __forceinline__ void store_gated(const program_stage &s, const float *part, int tile, int count) {
-    const packed_args &a = s.is.product;
-    for (int i = threadIdx.x; i < count / 2 * a.n_rows * PACKED_ROWS; i += PROGRAM_THREADS) {
-        const int r = i % PACKED_ROWS;
-        int n = i / PACKED_ROWS, row = 0;
-        if (a.n_rows > 1) row = n % a.n_rows, n /= a.n_rows;
-        const int out = (tile / 2 + n) * PACKED_ROWS + r;
-        const packed_part &gate = a.parts[0], &up = a.parts[1];
-        if (out >= gate.n_out) continue;
-        const int64_t place = find_place(s, row, out);
-        const float g = finish_output(gate, out, meet_slices(a, part, 2 * n, row, r), a.unit);
-        const float u = finish_output(up, out, meet_slices(a, part, 2 * n + 1, row, r), a.unit);
-        leave_result(s, 0, gate.out, row * gate.out_stride + out, place, __fmul_rn(activate(s.act, g), u));
-    }
-}
-
-/* Of `count` tiles: whether the thread's warp has some of their results. */
-__device__ __forceinline__ bool has_outputs(const program_stage &s, int count) {
-    return (int)threadIdx.x / 32 * 32 < (s.gates ? count / 2 : count) * s.is.product.n_rows * PACKED_ROWS;
-}
+};
 
 /* ---- the stage ---- */
 
 /* How a warp multiplies a step of several rows: lane 4 g + t has row t. */
 template <class UNITS> struct rows_dot {
+    static constexpr bool is_one = false;
     x_view x[1];
     __device__ __forceinline__ rows_dot(const packed_args &a, const product_room &r) {
         const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, width = a.n_units * PACKED_UNIT;
@@ -346,6 +362,7 @@ template <class UNITS> struct rows_dot {
 
 /* And of one row: lanes with t = 0 have it. */
 template <class UNITS> struct row_dot {
+    static constexpr bool is_one = true;
     x_part x;
     __device__ __forceinline__ row_dot(const packed_args &a, const product_room &r)
         : x(r.digits, a.n_units * PACKED_UNIT + 64, r.scales, r.sums) {}
@@ -358,26 +375,26 @@ template <class UNITS> struct row_dot {
 /* Apart from the others, so that each has the registers to itself. */
 template <class UNITS, class DOT> __device__ __noinline__ void run_product(int index) {
     constexpr int GROUP = UNITS::SUM;
+    constexpr bool IS_ONE = DOT::is_one;
     const program_stage &s = stage_of(index);
     const program_share &tiles = share_of(s.stream);
     const packed_args &a = s.is.product;
     UNITS units(a);
     const product_room r = make_product_room<GROUP>(a, program_shared() + state_of().scratch);
-    if (s.is_normed) {
-        stage_normed<GROUP>(s, r, state_of().sums);
-    } else {
-        await_turn(s);
-        stage_plain<GROUP>(s, r);
-    }
+    await_turn(s);
+    int batch = tiles.first, count = min(tiles.end - batch, PROGRAM_BATCH);
+    result<IS_ONE> mine(s, threadIdx.x, batch, count);
+    if (s.is_normed)
+        stage_normed<GROUP>(s, r);
+    else
+        stage_plain<GROUP, IS_ONE>(s, r);
     const int group = warp_group(), slice = warp_slice(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int first_unit = packed_slice(slice, a.n_units), end_unit = packed_slice(slice + 1, a.n_units);
     const DOT dot(a, r);
     weight_ring ring;
     if (first_unit < end_unit) units.expect(first_unit);
     __syncthreads();
-    for (int batch = tiles.first; batch < tiles.end; batch += PROGRAM_BATCH) {
-        const int count = min(tiles.end - batch, PROGRAM_BATCH);
-        const float before = s.gates || !has_outputs(s, count) ? 0 : read_before(s, threadIdx.x, batch, count);
+    while (count > 0) {
         bool owes = false; /* a slot that has been read: others wait for sums, nobody for what this is filled with */
         for (int i = group; i < count; i += PROGRAM_GROUPS) {
             float y[2] = {0, 0};
@@ -386,22 +403,25 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
                 owes = true;
                 dot.add(y, units, ring.take(), u, u + 1 < end_unit ? u + 1 : first_unit);
             }
-            if (t < a.n_rows) {
+            if (t < (IS_ONE ? 1 : a.n_rows)) {
                 float *to = r.part + ((i * PACKED_SLICES + slice) * a.n_rows + t) * MATVEC_PART + g;
                 to[0] = y[0], to[8] = y[1];
             }
         }
-        if (has_outputs(s, count)) {
+        const int first = threadIdx.x / 32 * 32;
+        if (has_outputs<IS_ONE>(s, first, count)) {
             meet_threads<SUMS_BARRIER, PROGRAM_THREADS>();
-            if (s.gates)
-                store_gated(s, r.part, batch, count);
-            else
-                store_outputs(s, r.part, batch, count, before);
+            mine.store(s, r.part);
+            for (int i = first + PROGRAM_THREADS; !IS_ONE && has_outputs<false>(s, i, count); i += PROGRAM_THREADS)
+                result<IS_ONE>(s, i + lane, batch, count).store(s, r.part);
         } else {
             pass_threads<SUMS_BARRIER, PROGRAM_THREADS>();
         }
         if (owes) ring.pay();
-        if (batch + PROGRAM_BATCH < tiles.end) __syncthreads();
+        batch += PROGRAM_BATCH, count = min(tiles.end - batch, PROGRAM_BATCH);
+        if (count <= 0) break;
+        mine = result<IS_ONE>(s, threadIdx.x, batch, count);
+        __syncthreads();
     }
     ring.close();
 }

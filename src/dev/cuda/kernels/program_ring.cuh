@@ -161,6 +161,7 @@ struct weight_ring {
     /* Where the warp's ring goes on. */
     __device__ __forceinline__ void close() {
         w.slot = (barrier - barriers) / 8;
+        __syncwarp(); /* all have read what it was */
         if (threadIdx.x % 32 == 0) state_of().warps[threadIdx.x / 32] = w;
     }
 };

@@ -50,32 +50,59 @@ __device__ __forceinline__ float hear(const float *from, bool hears, bool needs)
     });
     return __uint_as_float(v);
 }
-/* Twice four words. */
+/* Twice four words of each of PIECES, all asked for at once. */
+template <int PIECES>
+__device__ __forceinline__ void hear_pieces(float v[PIECES][8], const float *const low[PIECES],
+                                            const float *const high[PIECES], bool hears, const bool needs_low[PIECES],
+                                            const bool needs_high[PIECES]) {
+    const int64_t shift = hears ? state_of().told_shift / 4 : 0;
+    look_together([&] {
+        bool is_said_all = true;
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            uint4 a = {}, b = {};
+            if (needs_low[i]) a = load_relaxed16(low[i] + shift);
+            if (needs_high[i]) b = load_relaxed16(high[i] + shift);
+            is_said_all = is_said_all && is_said(a) && is_said(b);
+            put4(v[i], a), put4(v[i] + 4, b);
+        }
+        return !hears || is_said_all;
+    });
+}
 __device__ __forceinline__ void hear_eight(float v[8], const float *low, const float *high, bool hears, bool needs_low,
                                            bool needs_high) {
-    if (hears) low = told_at(low), high = told_at(high);
-    uint4 a = {}, b = {};
-    look_together([&] {
-        if (needs_low) a = load_relaxed16(low);
-        if (needs_high) b = load_relaxed16(high);
-        return !hears || (is_said(a) && is_said(b));
-    });
-    put4(v, a), put4(v + 4, b);
+    float all[1][8];
+    hear_pieces<1>(all, &low, &high, hears, &needs_low, &needs_high);
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] = all[0][i];
 }
 
-/* n of eight words, `step` apart, at once. */
-__device__ __forceinline__ void hear_apart(float v[8], const float *from, size_t step, int n, bool hears) {
-    if (hears) from = told_at(from);
+/* Eight words at once: load(i) looks at one. */
+template <class LOAD> __device__ __forceinline__ void hear_words(float v[8], bool hears, LOAD load) {
     look_together([&] {
         bool is_unsaid = false;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            const uint32_t word = i < n ? load_relaxed4(from + i * step) : 0;
+            const uint32_t word = load(i);
             is_unsaid = is_unsaid || word == (uint32_t)UNSAID;
             v[i] = __uint_as_float(word);
         }
         return !hears || !is_unsaid;
     });
+}
+/* n of eight words, `step` apart. */
+__device__ __forceinline__ void hear_apart(float v[8], const float *from, size_t step, int n, bool hears) {
+    if (hears) from = told_at(from);
+    hear_words(v, hears, [&](int i) { return i < n ? load_relaxed4(from + i * step) : 0; });
+}
+
+/* One word that is needed later: it is looked at once, and again by hear_asked if it was not there. */
+__device__ __forceinline__ float ask(const float *from, bool hears, bool needs) {
+    return needs ? __uint_as_float(load_relaxed4(hears ? told_at(from) : from)) : 0;
+}
+__device__ __forceinline__ float hear_asked(float asked, const float *from, bool hears, bool needs) {
+    if (!hears || all_say(__float_as_int(asked) != UNSAID)) return asked;
+    return hear(from, hears, needs);
 }
 
 /* A result that only this program reads: told, or left where launches would. */

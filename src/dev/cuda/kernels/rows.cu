@@ -4,6 +4,7 @@
  * alone. */
 #include "activate.cuh"
 #include "kernel.cuh"
+#include "norm.cuh"
 
 /* ---- embedding ---- */
 
@@ -26,23 +27,64 @@ KERNEL k_embed_bf16(const k_embed_args a) { embed<bf16>(a); }
 
 /* ---- norm ---- */
 
+enum { NORM_ROOM = 256 }; /* blocks that are summed at once: of all rows but the longest all of them */
+
+static __device__ void read_piece(float v[NORM_PIECE], const float *x, int k, int dim) {
+    if (dim % 4 == 0 && k + NORM_PIECE <= dim) {
+        const float4 low = *(const float4 *)(x + k), high = *(const float4 *)(x + k + 4);
+        v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
+        v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
+        return;
+    }
+    for (int i = 0; i < NORM_PIECE; i++) v[i] = k + i < dim ? x[k + i] : 0;
+}
+
+/* All threads of the block get what `sum` makes of each block of a row, added up. */
+template <class SUM> static __device__ float sum_row(const float *x, int dim, float *room, SUM sum) {
+    float all = 0;
+    for (int first = 0; first < dim; first += NORM_ROOM * NORM_BLOCK) {
+        const int behind = min(dim, first + NORM_ROOM * NORM_BLOCK);
+        __syncthreads(); /* nobody still reads earlier sums */
+        for (int k = first + threadIdx.x * NORM_PIECE; k / NORM_BLOCK * NORM_BLOCK < behind;
+             k += blockDim.x * NORM_PIECE) {
+            float v[1][NORM_PIECE];
+            read_piece(v[0], x, k, dim);
+            const float one = sum(v, k);
+            if (threadIdx.x % WARP == 0) room[(k - first) / NORM_BLOCK] = one;
+        }
+        __syncthreads();
+        const float some = add_blocks(room, (behind - first + NORM_BLOCK - 1) / NORM_BLOCK);
+        all = first ? __fadd_rn(all, some) : some;
+    }
+    return all;
+}
+
 /* Grid: [heads][rows]; the block's width follows from dim. */
 KERNEL k_norm(const k_norm_args a) {
-    __shared__ float room[32];
+    __shared__ float room[NORM_ROOM];
     take_turn();
     const int64_t row = blockIdx.y, from = a.rows ? a.rows[row] : row, width = (int64_t)a.heads * a.dim;
     const float *x = a.x + from * width + (int64_t)blockIdx.x * a.dim;
     float *out = a.out + row * width + (int64_t)blockIdx.x * a.dim;
     const float *weight = a.weight && a.own_weights ? a.weight + (int64_t)blockIdx.x * a.dim : a.weight;
-    float mean = 0, sum = 0;
-    if (a.is_layer) {
-        for (int i = threadIdx.x; i < a.dim; i += blockDim.x) sum = __fadd_rn(sum, x[i]);
-        mean = block_sum(sum, room) / (float)a.dim;
-        sum = 0;
-    }
-    for (int i = threadIdx.x; i < a.dim; i += blockDim.x) sum = __fmaf_rn(x[i] - mean, x[i] - mean, sum);
-    const float scale = 1 / sqrtf(block_sum(sum, room) / (float)a.dim + a.eps);
-    for (int i = threadIdx.x; i < a.dim; i += blockDim.x) {
+    const int dim = a.dim;
+    float mean = 0;
+    if (a.is_layer)
+        mean = sum_row(x, dim, room,
+                       [](const float v[1][NORM_PIECE], int) {
+                           float sum = 0;
+                           for (int i = 0; i < NORM_PIECE; i++) sum = __fadd_rn(sum, v[0][i]);
+                           return warp_sum(sum);
+                       }) /
+               (float)dim;
+    const float squares = sum_row(x, dim, room, [mean, dim](float v[1][NORM_PIECE], int k) {
+        float sum;
+        for (int i = 0; i < NORM_PIECE; i++) v[0][i] = k + i < dim ? v[0][i] - mean : 0;
+        block_squares<1>(&sum, v);
+        return sum;
+    });
+    const float scale = norm_scale(squares, dim, a.eps);
+    for (int i = threadIdx.x; i < dim; i += blockDim.x) {
         float y = __fmul_rn(__fmul_rn(x[i] - mean, scale), weight ? weight[i] : 1);
         if (a.bias) y = __fadd_rn(y, a.bias[i]);
         out[i] = y;
