@@ -365,7 +365,7 @@ template <class UNITS> struct row_dot {
     static constexpr bool is_one = true;
     x_part x;
     __device__ __forceinline__ row_dot(const packed_args &a, const product_room &r)
-        : x(r.digits, a.n_units * PACKED_UNIT + 64, r.scales, r.sums) {}
+        : x(x_part::of<UNITS::SUM>(a, r.digits, r.scales, r.sums)) {}
     /* next: which unit the warp multiplies then. */
     __device__ __forceinline__ void add(float y[2], UNITS &units, uint32_t unit, int u, int next) const {
         units.dot_one(y, unit, x, u, next);

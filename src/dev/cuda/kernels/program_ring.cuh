@@ -93,7 +93,7 @@ struct weight_ring {
 
     __device__ __forceinline__ weight_ring() {
         const program_state &p = state_of();
-        const int warp = threadIdx.x / 32;
+        const int warp = thread_now() / 32; /* kept: what follows from it is not found again for every unit */
         slot_bytes = p.slot_bytes;
         w = p.warps[warp];
         ring = p.rings + warp * p.n_slots * slot_bytes;

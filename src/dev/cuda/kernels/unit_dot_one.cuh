@@ -13,17 +13,20 @@
 /* Where a lane finds the row, and which part of it is the lane's as a column (of the first operand's partner) and as a
  * row (of the result). */
 struct x_part {
-    uint32_t digits; /* of this lane's digit and column's part */
-    const float *scales;
-    const int *sums;
-    int column, half, step; /* half and step: of the result's part */
+    uint32_t digits, scales, sums; /* digits: of this lane's digit and column's part; sums: of its result's */
+    int lane, column, half, step;  /* half and step: of the result's part */
 
-    __device__ __forceinline__ x_part(uint32_t digits_at, int column_bytes, const float *row_scales,
-                                      const int *row_sums)
-        : scales(row_scales), sums(row_sums) {
-        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-        column = g / 2, half = t / 2, step = t % 2;
-        digits = digits_at + g % 2 * column_bytes + column / 2 * 128 + t * 16 + column % 2 * 8;
+    template <int SUM>
+    static __device__ __forceinline__ x_part of(const packed_args &a, uint32_t digits_at, const float *row_scales,
+                                                const int *row_sums) {
+        x_part x;
+        x.lane = thread_now() % 32; /* kept: read again for every unit it would be waited for */
+        const int g = x.lane / 4, t = x.lane % 4;
+        x.column = g / 2, x.half = t / 2, x.step = t % 2;
+        x.digits = digits_at + g % 2 * (a.n_units * PACKED_UNIT + 64) + x.column / 2 * 128 + t * 16 + x.column % 2 * 8;
+        x.scales = shared_address(row_scales);
+        x.sums = shared_address(row_sums) + x.half * (PACKED_X_GROUP / SUM * 4);
+        return x;
     }
 };
 
@@ -49,16 +52,14 @@ __device__ __forceinline__ int from_lane(int v, int distance) { return __shfl_xo
 template <int BITS, int GROUP, int SUM>
 __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_part &x, int u, int zero) {
     constexpr int F = Code<BITS>::factor, PER = PACKED_X_GROUP / GROUP;
-    const int lane = threadIdx.x % 32, g = lane / 4;
-    const uint32_t scales = unit + BITS * 512;
+    const uint32_t scales = unit + BITS * 512 + x.lane / 4 * 4;
     uint32_t w[4 * BITS];
 #pragma unroll
     for (int i = 0; i < BITS; i++) {
-        const uint4 line = load_shared16(unit + i * 512 + lane * 16);
+        const uint4 line = load_shared16(unit + i * 512 + x.lane * 16);
         w[4 * i] = line.x, w[4 * i + 1] = line.y, w[4 * i + 2] = line.z, w[4 * i + 3] = line.w;
     }
     int c[2][4]; /* [block] */
-    const int *sums = x.sums + (2 * u + x.half) * (PACKED_X_GROUP / SUM);
 #pragma unroll
     for (int b = 0; b < 2; b++) {
         c[b][0] = c[b][1] = c[b][2] = c[b][3] = 0;
@@ -71,18 +72,22 @@ __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_
         int t0 = c[b][0] * 128 + c[b][1], t1 = c[b][2] * 128 + c[b][3];
         const int j = GROUP == 32 ? 2 * b + x.step : GROUP == 64 ? b : 0; /* the group of the half */
         if (GROUP > 32) t0 = t0 * F + from_lane(t0, 1), t1 = t1 * F + from_lane(t1, 1);
+        const uint32_t sums = x.sums + u * (2 * PACKED_X_GROUP / SUM * 4) + j * (GROUP / SUM * 4);
         int sum = 0;
 #pragma unroll
-        for (int i = 0; i < GROUP / SUM; i++) sum += sums[j * (GROUP / SUM) + i];
+        for (int i = 0; i < GROUP / SUM; i++) sum += (int)load_shared4(sums + 4 * i);
         const int off = zero * sum * (GROUP == 32 && !x.step ? 1 : F);
-        const float2 d = halves(load_shared4(scales + (x.half * PER + j) * 32 + g * 4));
+        const float2 d = halves(load_shared4(scales + (x.half * PER + j) * 32));
         v[0] = fmaf(d.x, (float)(t0 - off), v[0]);
         v[1] = fmaf(d.y, (float)(t1 - off), v[1]);
     }
-    const float k0 = x.scales[2 * u] * (1.0f / F), k1 = x.scales[2 * u + 1] * (1.0f / F);
+    /* Classes meet: of groups of 32 here, the second one divided by F; others are F times too large. */
+    constexpr float TIMES = GROUP == 32 ? 1 : 1.0f / F;
+    const uint2 k = load_shared8(x.scales + u * 8);
+    const float k0 = __uint_as_float(k.x) * TIMES, k1 = __uint_as_float(k.y) * TIMES;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const float s = GROUP == 32 ? fmaf(v[r], F, from_lane(v[r], 1)) : v[r];
+        const float s = GROUP == 32 ? fmaf(from_lane(v[r], 1), 1.0f / F, v[r]) : v[r];
         y[r] = fmaf(k1, from_lane(s, 2), fmaf(k0, s, y[r]));
     }
 }
