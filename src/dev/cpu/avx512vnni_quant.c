@@ -62,11 +62,10 @@ typedef struct rows_form {
     bool halves, has_rest;
 } rows_form;
 
-/* What a sum begins with: MAGIC, less what the zero takes off. `less` is minus the base, 0 in the half left out. */
-ALWAYS_INLINE ivec start_of(const act *x, ivec less) {
-    int32_t both;
-    memcpy(&both, x->whole, sizeof both);
-    return _mm512_dpwssd_epi32(i_set_32(MAGIC), i_set_32(both), less);
+/* What a row's sums begin with: MAGIC, less what the zero takes off. Made outside of the vectors, whose units are what
+ * all else waits for. */
+ALWAYS_INLINE ivec start_of(const act *x, int base, int half, rows_form is) {
+    return i_set_32(MAGIC - base * (is.halves ? x->whole[half] : x->whole[0] + x->whole[1]));
 }
 
 /* Products of `n_steps` times four inputs, from `first` on. */
@@ -103,7 +102,6 @@ ALWAYS_INLINE void add_dots(fvec *held, const ivec *now, const panel *p, int i, 
 
 ALWAYS_INLINE void panel_rows(const rows_job *j, int row, float *const *parked, rows_form is) {
     const act *x = j->x + row;
-    const uint32_t less = (uint16_t)-j->base, in_first = less | (is.halves ? 0 : less << 16);
     fvec held[MOST_HELD];
 #pragma GCC unroll 12
     for (int k = 0; k < is.tiles * is.rows; k++)
@@ -111,10 +109,9 @@ ALWAYS_INLINE void panel_rows(const rows_job *j, int row, float *const *parked, 
     for (int i = 0; i < j->n; i++, x += j->x_step)
 #pragma GCC unroll 2
         for (int half = 0; half <= is.halves; half++) {
-            const ivec taken_off = i_set_32((int32_t)(half ? less << 16 : in_first));
             ivec now[MOST_HELD];
 #pragma GCC unroll 12
-            for (int k = 0; k < is.tiles * is.rows; k++) now[k] = start_of(&x[k % is.rows], taken_off);
+            for (int k = 0; k < is.tiles * is.rows; k++) now[k] = start_of(&x[k % is.rows], j->base, half, is);
             add_products(now, j->panels, i, x, half * STEPS / 2, STEPS >> is.halves, is);
             add_dots(held, now, j->panels, i, x, half, is);
         }
