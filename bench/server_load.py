@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What does the server cost beside the engine? CPU of its own threads per token, gaps between tokens, idle connections.
 
-usage: server_load.py PROGRAM [--streams 256] [--tokens 128] [--idle 1000] [--requests 0] [-- options of quipu serve]
+usage: server_load.py PROGRAM [--streams 256] [--tokens 128] [--idle 1000] [--requests 0] [--temperature 1]
+       [-- options of quipu serve]
 
 Streams: all at once on the demo model, each to its end; the client is one thread over epoll. The server's threads are
 told from the engine's by their names. The gaps are those that the client sees, so a busy machine shows in them.
@@ -75,18 +76,18 @@ class Server:
         return status
 
 
-def request(tokens, i, stream=True):
+def request(tokens, i, temperature, stream=True):
     body = json.dumps({"prompt": "%s %d" % (PROMPT, i), "max_tokens": tokens, "stream": stream, "ignore_eos": True,
-                       "temperature": 1.0, "seed": i}).encode()
+                       "temperature": temperature, "seed": i}).encode()
     return (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)) + body
 
 
-def run_streams(server, n, tokens):
+def run_streams(server, n, tokens, temperature):
     watch = selectors.DefaultSelector()
     times, tails, failed, reads = {}, {}, 0, 0
     for i in range(n):
         s = socket.create_connection(("127.0.0.1", server.port))
-        s.sendall(request(tokens, i))
+        s.sendall(request(tokens, i, temperature))
         s.setblocking(False)
         watch.register(s, selectors.EVENT_READ, i)
         times[i], tails[i] = [], b""
@@ -111,10 +112,10 @@ def summary(values):
     return values[len(values) // 2], values[int(len(values) * 0.99)], values[-1]
 
 
-def bench_streams(server, n, tokens):
-    run_streams(server, min(n, 16), 8)
+def bench_streams(server, n, tokens, temperature):
+    run_streams(server, min(n, 16), 8, temperature)
     before, began = server.threads(), time.monotonic()
-    times, failed, reads = run_streams(server, n, tokens)
+    times, failed, reads = run_streams(server, n, tokens, temperature)
     took, after = time.monotonic() - began, server.threads()
     cost = {name: after[name] - before.get(name, 0) for name in after}
     own = sum(cost.get(name, 0) for name in OWN)
@@ -133,8 +134,8 @@ def bench_streams(server, n, tokens):
     steady = [b - a for a, b in pairs if a >= all_began and b <= one_ended]
     if steady:
         median, p99, worst = summary(steady)
-        print("while all run: median %.2f ms, p99 %.2f ms (%.2fx), max %.2f ms" %
-              (median * 1e3, p99 * 1e3, p99 / median, worst * 1e3))
+        print("while all run: %.1f tok/s, median %.2f ms, p99 %.2f ms (%.2fx), max %.2f ms" %
+              (len(steady) / (one_ended - all_began), median * 1e3, p99 * 1e3, p99 / median, worst * 1e3))
 
 
 def bench_idle(server, n, is_used):
@@ -168,7 +169,7 @@ def bench_requests(server, n):
     s = socket.create_connection(("127.0.0.1", server.port))
     for i in range(n):
         began = time.monotonic()
-        s.sendall(request(2, i % 50, False))
+        s.sendall(request(2, i % 50, 1.0, False))
         data = s.recv(65536)
         if not data.startswith(b"HTTP/1.1 200"):
             sys.exit("request %d: %r" % (i, data[:300]))
@@ -188,6 +189,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--idle", type=int, default=1000)
     parser.add_argument("--requests", type=int, default=0)
+    parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("options", nargs="*", help="after --: options of quipu serve")
     own, _, options = " ".join(sys.argv[1:]).partition(" -- ")
     args = parser.parse_args(own.split())
@@ -195,7 +197,7 @@ def main():
     server = Server(os.path.abspath(args.program), ["--max-connections", "20000", "--context", "98304",
                                                     *args.options])
     if args.streams:
-        bench_streams(server, args.streams, args.tokens)
+        bench_streams(server, args.streams, args.tokens, args.temperature)
     if args.requests:
         bench_requests(server, args.requests)
     if args.idle:

@@ -4,7 +4,7 @@
 #include "cuda_packed.h"
 #include <string.h>
 
-enum { THREADS = 256, MOST_BLOCKS = 4096, NARROW_NORM = 512 };
+enum { THREADS = 256, MOST_BLOCKS = 4096, NARROW_NORM = 512, WIDE_NORM = 4096 };
 
 _Static_assert((int)K_PAGE == (int)DEV_PAGE_TOKENS && (int)K_KEY_GROUP == (int)DEV_KEY_GROUP, "kernels know the pages");
 _Static_assert(ACT_SILU == 0 && ACT_GELU == 1 && ACT_GELU_TANH == 2 && ACT_RELU == 3 && ACT_RELU2 == 4 &&
@@ -62,8 +62,8 @@ void cuda_norm(device *d, const norm_args *a) {
         return;
     }
     if (a->rows) args.rows = launch_table_of(c, a->rows, (size_t)a->n_rows * sizeof *a->rows);
-    const launch_shape shape = {
-        .x = args.heads, .y = a->n_rows, .threads = a->dim < NARROW_NORM ? 32 : THREADS, .early = true};
+    const int threads = a->dim < NARROW_NORM ? 32 : a->dim < WIDE_NORM ? THREADS : 2 * THREADS;
+    const launch_shape shape = {.x = args.heads, .y = a->n_rows, .threads = threads, .early = true};
     launch_push(c, KERNEL_k_norm, shape, &args, sizeof args);
     cuda_unlock(c);
 }

@@ -6,7 +6,9 @@
 #include "kernel.cuh"
 #include "../digest_kargs.h"
 
-enum { THREADS = 256, WARPS = THREADS / WARP, LANES = DIGEST_LANES };
+enum { LANES = DIGEST_LANES };
+/* THREADS: of k_digest_list, the widest block. */
+enum { THREADS = 1024, WARPS = THREADS / WARP, EACH = (DIGEST_MOST_GROUPS + THREADS - 1) / THREADS };
 static const float GREATEST = 3.402823466e38f;
 
 static __device__ __forceinline__ bool is_changed(const digest_order &o) { return o.is_masked || o.n_changes; }
@@ -88,13 +90,13 @@ KERNEL k_digest_peaks(const k_digest_args a) {
 }
 
 /* The greatest of all peaks, for all threads. */
-static __device__ float highest_of(const digest_body *body, int n_groups, float *room) {
+static __device__ float highest_of(const float *peaks, int n_groups, float *room) {
     float most = -INFINITY;
-    for (int g = (int)threadIdx.x; g < n_groups; g += (int)blockDim.x) most = greater(body->peaks[g], most);
+    for (int g = (int)threadIdx.x; g < n_groups; g += (int)blockDim.x) most = greater(peaks[g], most);
     most = warp_greatest(most);
     if (threadIdx.x % WARP == 0) room[threadIdx.x / WARP] = most;
     __syncthreads();
-    for (int i = 0; i < WARPS; i++) most = greater(room[i], most);
+    for (int i = 0; i < (int)blockDim.x / WARP; i++) most = greater(room[i], most);
     return most;
 }
 
@@ -121,7 +123,7 @@ KERNEL k_digest_masses(const k_digest_args a) {
     const digest_order o = a.orders[blockIdx.y];
     digest_body *body = &a.bodies[blockIdx.y];
     if (o.want == DIGEST_BEST) return;
-    const float *row = row_of(a, o), highest = highest_of(body, o.n_groups, room);
+    const float *row = row_of(a, o), highest = highest_of(body->peaks, o.n_groups, room);
     const int lane = (int)(threadIdx.x % WARP), size = o.group * DIGEST_BLOCK;
     for (int g = (int)(thread_index() / WARP); g < o.n_groups; g += (int)(thread_count() / WARP)) {
         float sum = 0;
@@ -136,8 +138,7 @@ KERNEL k_digest_masses(const k_digest_args a) {
 /* ---- the greatest values ---- */
 
 /* The lowest id with the highest logit; by the first warp, for all its lanes. */
-static __device__ int32_t best_of(const k_digest_args &a, const digest_order &o, float highest) {
-    const float *peaks = a.bodies[blockIdx.y].peaks, *row = row_of(a, o);
+static __device__ int32_t best_of(const float *peaks, const digest_order &o, const float *row, float highest) {
     const int lane = (int)threadIdx.x, size = o.group * DIGEST_BLOCK;
     for (int g = 0; g < o.n_groups; g += WARP) {
         const unsigned hits = __ballot_sync(ALL_LANES, g + lane < o.n_groups && peaks[g + lane] == highest);
@@ -151,17 +152,35 @@ static __device__ int32_t best_of(const k_digest_args &a, const digest_order &o,
     return -1;
 }
 
-/* The group in which the draw lies, as the sampler finds it: its sums are one after the other, so one thread's. */
-static __device__ int drawn_group(const float *masses, const digest_order &o) {
-    double total = 0, sum = 0;
-    int group = 0;
-    for (int g = 0; g < o.n_groups; g++) total += masses[g];
-    const double target = __dmul_rn(o.uniform, total);
-    for (int g = 0; g < o.n_groups && sum <= target; g++) {
-        if (!(masses[g] > 0)) continue;
-        group = g;
-        sum += masses[g];
+/* The group in which the draw lies, as the sampler finds it: the last that has a mass and begins at or below the
+ * target. Sums are one after the other, so one thread's; what it adds lies near by then, and all look at the sums. For
+ * all threads. */
+static __device__ int drawn_group(const float *masses, const digest_order &o, int *room) {
+    enum { AT_ONCE = 8 }; /* asked for together: the additions wait for each other long enough */
+    __shared__ float near[DIGEST_MOST_GROUPS];
+    __shared__ double before[DIGEST_MOST_GROUPS + 1]; /* of all groups in front of each */
+    for (int g = (int)threadIdx.x; g < DIGEST_MOST_GROUPS; g += THREADS) near[g] = g < o.n_groups ? masses[g] : 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double sum = 0;
+        for (int g = 0; g < o.n_groups; g += AT_ONCE) {
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                before[g + i] = sum;
+                sum += near[g + i];
+            }
+        }
+        before[DIGEST_MOST_GROUPS] = sum;
     }
+    __syncthreads();
+    const double target = __dmul_rn(o.uniform, before[DIGEST_MOST_GROUPS]);
+    int group = 0;
+    for (int g = (int)threadIdx.x; g < o.n_groups; g += THREADS)
+        if (near[g] > 0 && before[g] <= target) group = g;
+    for (int step = 16; step; step /= 2) group = max(group, __shfl_xor_sync(ALL_LANES, group, step));
+    if (threadIdx.x % WARP == 0) room[threadIdx.x / WARP] = group;
+    __syncthreads();
+    for (int i = 0; i < WARPS; i++) group = max(group, room[i]);
     return group;
 }
 
@@ -188,15 +207,14 @@ static __device__ int block_count(int n, int *room) {
 
 /* The k-th greatest peak, found bit by bit; of fewer, or of none that is a number, the least float. */
 static __device__ float peak_of_rank(const float *peaks, int n, int k, int *room) {
-    enum { MINE = DIGEST_MOST_GROUPS / THREADS };
-    uint32_t keys[MINE], least = 0;
-    for (int i = 0; i < MINE; i++) {
+    uint32_t keys[EACH], least = 0;
+    for (int i = 0; i < EACH; i++) {
         const int g = (int)threadIdx.x + i * THREADS;
         keys[i] = g < n ? key_of(peaks[g]) : 0;
     }
     for (uint32_t bit = 0x80000000u; bit; bit >>= 1) {
         int mine = 0;
-        for (int i = 0; i < MINE; i++) mine += keys[i] >= (least | bit);
+        for (int i = 0; i < EACH; i++) mine += keys[i] >= (least | bit);
         if (block_count(mine, room) >= k) least |= bit;
     }
     const float value = value_of(least);
@@ -220,15 +238,15 @@ static __device__ int count_listed(int32_t *counts, const digest_order &o, const
 
 /* Counts become the number of those before; by the first warp. */
 static __device__ void add_up(int32_t *counts, int n, int *parts) {
-    enum { EACH = DIGEST_MOST_GROUPS / WARP };
-    const int first = (int)threadIdx.x * EACH;
+    enum { LANE_EACH = DIGEST_MOST_GROUPS / WARP };
+    const int first = (int)threadIdx.x * LANE_EACH;
     int before = 0;
-    for (int i = first; i < first + EACH && i < n; i++) before += counts[i];
+    for (int i = first; i < first + LANE_EACH && i < n; i++) before += counts[i];
     parts[threadIdx.x] = before;
     __syncwarp();
     before = 0;
     for (int i = 0; i < (int)threadIdx.x; i++) before += parts[i];
-    for (int i = first; i < first + EACH && i < n; i++) {
+    for (int i = first; i < first + LANE_EACH && i < n; i++) {
         const int count = counts[i];
         counts[i] = before;
         before += count;
@@ -236,12 +254,12 @@ static __device__ void add_up(int32_t *counts, int n, int *parts) {
 }
 
 /* All that is at least `floor`, in the order of ids; counts: how many are before each group. */
-static __device__ void write_list(digest_body *body, const int32_t *counts, const digest_order &o, const float *row,
-                                  float floor) {
+static __device__ void write_list(digest_body *body, const int32_t *counts, const digest_order &o, const float *peaks,
+                                  const float *row, float floor) {
     const int lane = (int)(threadIdx.x % WARP), size = o.group * DIGEST_BLOCK;
     for (int g = (int)threadIdx.x / WARP; g < o.n_groups; g += WARPS) {
         int at = counts[g];
-        for (int i = 0; body->peaks[g] >= floor && i < size; i += WARP) {
+        for (int i = 0; peaks[g] >= floor && i < size; i += WARP) {
             const int64_t id = (int64_t)g * size + i + lane;
             const float value = value_at(row, o, id);
             const unsigned hits = __ballot_sync(ALL_LANES, value >= floor);
@@ -253,31 +271,26 @@ static __device__ void write_list(digest_body *body, const int32_t *counts, cons
 }
 
 /* As low a floor as leaves room for all above it: from everything over ever fewer of the peaks to the highest. */
-static __device__ int list_greatest(const k_digest_args &a, const digest_order &o, float *floor, int *room) {
+static __device__ int list_greatest(digest_body *body, const digest_order &o, const float *peaks, const float *row,
+                                    float *floor, int *room) {
     __shared__ int32_t counts[DIGEST_MOST_GROUPS];
     __shared__ int parts[WARP];
-    digest_body *body = &a.bodies[blockIdx.y];
-    const float *row = row_of(a, o);
     for (int k = o.least; k > 0; k /= 2) {
-        *floor = o.n <= DIGEST_MOST_LISTED && k == o.least ? -GREATEST : peak_of_rank(body->peaks, o.n_groups, k, room);
-        const int n = count_listed(counts, o, body->peaks, row, *floor, room);
+        *floor = o.n <= DIGEST_MOST_LISTED && k == o.least ? -GREATEST : peak_of_rank(peaks, o.n_groups, k, room);
+        const int n = count_listed(counts, o, peaks, row, *floor, room);
         if (n > DIGEST_MOST_LISTED) continue;
         if (threadIdx.x < WARP) add_up(counts, o.n_groups, parts);
         __syncthreads();
-        write_list(body, counts, o, row, *floor);
+        write_list(body, counts, o, peaks, row, *floor);
         return n;
     }
     *floor = INFINITY;
     return 0;
 }
 
-static __device__ int list_group(const k_digest_args &a, const digest_order &o, int *room) {
-    digest_body *body = &a.bodies[blockIdx.y];
-    const float *row = row_of(a, o);
+static __device__ int list_group(digest_body *body, const digest_order &o, const float *row, int *room) {
     const int size = o.group * DIGEST_BLOCK;
-    if (threadIdx.x == 0) room[0] = drawn_group(body->masses, o);
-    __syncthreads();
-    const int64_t first = (int64_t)room[0] * size;
+    const int64_t first = (int64_t)drawn_group(body->masses, o, room) * size;
     for (int i = (int)threadIdx.x; i < size; i += THREADS) {
         body->ids[i] = (int32_t)(first + i);
         body->values[i] = value_at(row, o, first + i);
@@ -285,17 +298,22 @@ static __device__ int list_group(const k_digest_args &a, const digest_order &o, 
     return size;
 }
 
-/* Grid: [1][rows]. */
+/* Grid: [1][rows]. Peaks are looked at again and again, each time by a warp that has nothing else to do meanwhile: they
+ * lie near. */
 KERNEL k_digest_list(const k_digest_args a) {
-    __shared__ float room[WARPS];
+    __shared__ float room[WARPS], peaks[DIGEST_MOST_GROUPS];
     __shared__ int counts[WARPS];
     take_turn();
     const digest_order o = a.orders[blockIdx.y];
-    digest_head head = {highest_of(&a.bodies[blockIdx.y], o.n_groups, room), INFINITY, -1, 0};
+    digest_body *body = &a.bodies[blockIdx.y];
+    const float *row = row_of(a, o);
+    for (int g = (int)threadIdx.x; g < o.n_groups; g += THREADS) peaks[g] = body->peaks[g];
+    __syncthreads();
+    digest_head head = {highest_of(peaks, o.n_groups, room), INFINITY, -1, 0};
     const bool is_finite = fabsf(head.highest) <= GREATEST;
-    if (is_finite && o.want == DIGEST_LIST) head.n_listed = list_greatest(a, o, &head.floor, counts);
-    if (is_finite && o.want == DIGEST_DRAW) head.n_listed = list_group(a, o, counts);
+    if (is_finite && o.want == DIGEST_LIST) head.n_listed = list_greatest(body, o, peaks, row, &head.floor, counts);
+    if (is_finite && o.want == DIGEST_DRAW) head.n_listed = list_group(body, o, row, counts);
     if (threadIdx.x >= WARP) return;
-    if (is_finite) head.best = best_of(a, o, head.highest);
+    if (is_finite) head.best = best_of(peaks, o, row, head.highest);
     if (threadIdx.x == 0) a.heads[blockIdx.y] = head;
 }

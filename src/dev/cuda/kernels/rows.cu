@@ -61,6 +61,7 @@ template <class SUM> static __device__ float sum_row(const float *x, int dim, fl
 
 /* Grid: [heads][rows]; the block's width follows from dim. */
 KERNEL k_norm(const k_norm_args a) {
+    enum { AT_ONCE = 4 }; /* asked for before one is written, which could be where another is read */
     __shared__ float room[NORM_ROOM];
     take_turn();
     const int64_t row = blockIdx.y, from = a.rows ? a.rows[row] : row, width = (int64_t)a.heads * a.dim;
@@ -84,10 +85,23 @@ KERNEL k_norm(const k_norm_args a) {
         return sum;
     });
     const float scale = norm_scale(squares, dim, a.eps);
-    for (int i = threadIdx.x; i < dim; i += blockDim.x) {
-        float y = __fmul_rn(__fmul_rn(x[i] - mean, scale), weight ? weight[i] : 1);
-        if (a.bias) y = __fadd_rn(y, a.bias[i]);
-        out[i] = y;
+    const int step = (int)blockDim.x;
+    for (int first = threadIdx.x; first < dim; first += AT_ONCE * step) {
+        float v[AT_ONCE], w[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int i = first + k * step;
+            v[k] = i < dim ? x[i] : 0;
+            w[k] = weight && i < dim ? weight[i] : 1;
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int i = first + k * step;
+            if (i >= dim) break;
+            float y = __fmul_rn(__fmul_rn(v[k] - mean, scale), w[k]);
+            if (a.bias) y = __fadd_rn(y, a.bias[i]);
+            out[i] = y;
+        }
     }
 }
 
