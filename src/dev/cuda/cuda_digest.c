@@ -5,7 +5,7 @@
 #include "cuda.h"
 #include "digest_kargs.h"
 
-enum { THREADS = 256, LIST_THREADS = 1024, MOST_PIECES = 64, GROUPS_OF_PIECE = 16, CHANGE_PIECES = 4 };
+enum { THREADS = 256, MOST_PIECES = 64, GROUPS_OF_PIECE = 16, CHANGE_PIECES = 4 };
 
 static int pieces_of(int width) {
     const int groups = (width + DIGEST_BLOCK - 1) / DIGEST_BLOCK, n = (groups + GROUPS_OF_PIECE - 1) / GROUPS_OF_PIECE;
@@ -29,7 +29,7 @@ void cuda_digest(device *d, const digest_args *a) {
                                 .stride = a->width};
     const launch_shape wide = {.x = pieces_of(a->width), .y = a->n_rows, .threads = THREADS, .early = true};
     const launch_shape few = {.x = CHANGE_PIECES, .y = a->n_rows, .threads = THREADS, .early = true};
-    const launch_shape one = {.x = 1, .y = a->n_rows, .threads = LIST_THREADS, .early = true};
+    const launch_shape one = {.x = 1, .y = a->n_rows, .threads = DIGEST_LIST_THREADS, .early = true};
     if (has_changes) {
         launch_push(c, KERNEL_k_digest_copy, wide, &args, sizeof args);
         launch_push(c, KERNEL_k_digest_change, few, &args, sizeof args);

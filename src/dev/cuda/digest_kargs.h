@@ -13,4 +13,6 @@ typedef struct k_digest_args {
     int64_t stride;
 } k_digest_args;
 
+enum { DIGEST_LIST_THREADS = 1024 }; /* of k_digest_list's block, the widest one */
+
 #endif

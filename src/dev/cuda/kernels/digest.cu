@@ -6,9 +6,7 @@
 #include "kernel.cuh"
 #include "../digest_kargs.h"
 
-enum { LANES = DIGEST_LANES };
-/* THREADS: of k_digest_list, the widest block. */
-enum { THREADS = 1024, WARPS = THREADS / WARP, EACH = (DIGEST_MOST_GROUPS + THREADS - 1) / THREADS };
+enum { THREADS = DIGEST_LIST_THREADS, WARPS = THREADS / WARP, LANES = DIGEST_LANES };
 static const float GREATEST = 3.402823466e38f;
 
 static __device__ __forceinline__ bool is_changed(const digest_order &o) { return o.is_masked || o.n_changes; }
@@ -177,7 +175,7 @@ static __device__ int drawn_group(const float *masses, const digest_order &o, in
     int group = 0;
     for (int g = (int)threadIdx.x; g < o.n_groups; g += THREADS)
         if (near[g] > 0 && before[g] <= target) group = g;
-    for (int step = 16; step; step /= 2) group = max(group, __shfl_xor_sync(ALL_LANES, group, step));
+    for (int step = WARP / 2; step; step /= 2) group = max(group, __shfl_xor_sync(ALL_LANES, group, step));
     if (threadIdx.x % WARP == 0) room[threadIdx.x / WARP] = group;
     __syncthreads();
     for (int i = 0; i < WARPS; i++) group = max(group, room[i]);
@@ -207,14 +205,15 @@ static __device__ int block_count(int n, int *room) {
 
 /* The k-th greatest peak, found bit by bit; of fewer, or of none that is a number, the least float. */
 static __device__ float peak_of_rank(const float *peaks, int n, int k, int *room) {
-    uint32_t keys[EACH], least = 0;
-    for (int i = 0; i < EACH; i++) {
+    enum { MINE = (DIGEST_MOST_GROUPS + THREADS - 1) / THREADS };
+    uint32_t keys[MINE], least = 0;
+    for (int i = 0; i < MINE; i++) {
         const int g = (int)threadIdx.x + i * THREADS;
         keys[i] = g < n ? key_of(peaks[g]) : 0;
     }
     for (uint32_t bit = 0x80000000u; bit; bit >>= 1) {
         int mine = 0;
-        for (int i = 0; i < EACH; i++) mine += keys[i] >= (least | bit);
+        for (int i = 0; i < MINE; i++) mine += keys[i] >= (least | bit);
         if (block_count(mine, room) >= k) least |= bit;
     }
     const float value = value_of(least);
@@ -238,15 +237,15 @@ static __device__ int count_listed(int32_t *counts, const digest_order &o, const
 
 /* Counts become the number of those before; by the first warp. */
 static __device__ void add_up(int32_t *counts, int n, int *parts) {
-    enum { LANE_EACH = DIGEST_MOST_GROUPS / WARP };
-    const int first = (int)threadIdx.x * LANE_EACH;
+    enum { EACH = DIGEST_MOST_GROUPS / WARP };
+    const int first = (int)threadIdx.x * EACH;
     int before = 0;
-    for (int i = first; i < first + LANE_EACH && i < n; i++) before += counts[i];
+    for (int i = first; i < first + EACH && i < n; i++) before += counts[i];
     parts[threadIdx.x] = before;
     __syncwarp();
     before = 0;
     for (int i = 0; i < (int)threadIdx.x; i++) before += parts[i];
-    for (int i = first; i < first + LANE_EACH && i < n; i++) {
+    for (int i = first; i < first + EACH && i < n; i++) {
         const int count = counts[i];
         counts[i] = before;
         before += count;
