@@ -50,4 +50,15 @@ __device__ __forceinline__ void put_result(const k_decode_args &a, int row, int 
         *(float2 *)(a.out + (size_t)row * width + k) = make_float2(x, y);
 }
 
+/* Four of them, from k on, a multiple of four. */
+__device__ __forceinline__ void put_four(const k_decode_args &a, int row, int width, int k, const uint4 &v) {
+    if (!a.blocks) {
+        *(uint4 *)(a.out + (size_t)row * width + k) = v;
+        return;
+    }
+    uint8_t *to = a.blocks + operand_at(row, a.n_blocks, k), *odd = a.blocks + operand_at(row, a.n_blocks, k + 1);
+    *(uint32_t *)to = pack_half(__uint_as_float(v.x), __uint_as_float(v.z));
+    *(uint32_t *)odd = pack_half(__uint_as_float(v.y), __uint_as_float(v.w));
+}
+
 #endif
