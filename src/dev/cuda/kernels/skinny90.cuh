@@ -99,38 +99,40 @@ __device__ __forceinline__ void skinny_feed_activations(const k_skinny_args &a, 
 
 /* ---- results ---- */
 
-/* Four outputs of a row that lie side by side. */
+/* Rows of a thread whose scales and what they are added to are asked for together: these come from far away. */
+enum { SKINNY_AT_ONCE = 4 };
+
+/* Four outputs that lie side by side. */
 struct skinny_outputs {
     const packed_part *to;
-    float *at;
     int out;
     bool whole;
-    __device__ __forceinline__ skinny_outputs(const packed_args &a, int row, int tile, int column) {
+    __device__ __forceinline__ skinny_outputs(const packed_args &a, int tile, int column) {
         int t = tile + column / PACKED_ROWS;
         to = find_part(a, &t);
         out = t * PACKED_ROWS + column % PACKED_ROWS;
-        at = to->out + row * to->out_stride + out;
         whole = out + 4 <= to->n_out && !(to->out_stride & 3) && !((uintptr_t)to->out & 15);
     }
-    __device__ __forceinline__ float4 before() const { /* what is added to, and the bias */
+    __device__ __forceinline__ float *at(int row) const { return to->out + row * to->out_stride + out; }
+    __device__ __forceinline__ float4 before(int row) const { /* what is added to, and the bias */
         float v[4] = {0, 0, 0, 0};
         if (to->add && whole) {
-            const float4 old = __ldcg((const float4 *)at);
+            const float4 old = __ldcg((const float4 *)at(row));
             v[0] = old.x, v[1] = old.y, v[2] = old.z, v[3] = old.w;
         }
         for (int i = 0; i < 4 && (to->bias || !whole); i++) {
             if (out + i >= to->n_out) break;
-            if (to->add && !whole) v[i] = __ldcg(at + i);
+            if (to->add && !whole) v[i] = __ldcg(at(row) + i);
             if (to->bias) v[i] += __ldg(to->bias + out + i);
         }
         return make_float4(v[0], v[1], v[2], v[3]);
     }
-    __device__ __forceinline__ void put(float4 v) const {
+    __device__ __forceinline__ void put(int row, float4 v) const {
         const float each[4] = {v.x, v.y, v.z, v.w};
         if (whole)
-            *(float4 *)at = v;
+            *(float4 *)at(row) = v;
         else
-            for (int i = 0; i < 4 && out + i < to->n_out; i++) at[i] = each[i];
+            for (int i = 0; i < 4 && out + i < to->n_out; i++) at(row)[i] = each[i];
     }
 };
 
@@ -147,50 +149,62 @@ __device__ __forceinline__ float4 sum_of_blocks(uint32_t place, int share) {
     return sum;
 }
 
-/* Sums of all blocks lie at the same place of their shared memory; each block stores its share of the rows. What comes
- * from far away is asked for before the blocks meet. */
-__device__ __forceinline__ void skinny_store(const k_skinny_args &a, uint32_t sums, const skinny_place &at) {
-    const int first = at.rank * a.weights.n_rows / at.share, n = (at.rank + 1) * a.weights.n_rows / at.share - first;
-    const int wide = 16 * a.groups, line = skinny_line(a.groups); /* pieces of four, floats */
-    const int there = min(wide, (a.weights.n_tiles - at.tile) * (PACKED_ROWS / 4));
+/* Sums of all blocks lie at the same place of their shared memory; each block stores its share of the rows, a thread
+ * the same outputs of every row that it has: PIECES threads of each 128 share a row. ask(j, row) and put(j, row) for
+ * row j of those at once; the blocks meet between the first ones. */
+template <int PIECES, class ASK, class PUT>
+__device__ __forceinline__ void for_rows(const k_skinny_args &a, const skinny_place &at, bool mine, ASK ask, PUT put) {
+    constexpr int STEP = 128 / PIECES;
+    const int first = at.rank * a.weights.n_rows / at.share, end = (at.rank + 1) * a.weights.n_rows / at.share;
     bool met = false;
-    for (int i = threadIdx.x; i < n * wide || !met; i += a.groups * 128) {
-        const int row = first + i / wide, piece = i % wide;
-        const bool mine = i < n * wide && piece < there;
-        const skinny_outputs to(a.weights, mine ? row : 0, at.tile, mine ? 4 * piece : 0);
-        float scale = 0;
-        float4 v = make_float4(0, 0, 0, 0);
-        if (mine) v = to.before(), scale = __ldcg(a.row_scale + row);
+    for (int row = first + threadIdx.x / (PIECES * a.groups); row < end || !met; row += STEP * SKINNY_AT_ONCE) {
+#pragma unroll
+        for (int j = 0; j < SKINNY_AT_ONCE; j++)
+            if (mine && row + j * STEP < end) ask(j, row + j * STEP);
         if (!met) skinny_meet(at.share, a.groups * 128);
         met = true;
-        if (!mine) continue;
-        const float4 sum = sum_of_blocks(sums + (row * line + 4 * piece) * 4, at.share);
-        v.x = fmaf(sum.x, scale, v.x), v.y = fmaf(sum.y, scale, v.y);
-        v.z = fmaf(sum.z, scale, v.z), v.w = fmaf(sum.w, scale, v.w);
-        to.put(v);
+#pragma unroll
+        for (int j = 0; j < SKINNY_AT_ONCE; j++)
+            if (mine && row + j * STEP < end) put(j, row + j * STEP);
     }
+}
+
+__device__ __forceinline__ void skinny_store(const k_skinny_args &a, uint32_t sums, const skinny_place &at) {
+    constexpr int PIECES = 16;
+    const int wide = PIECES * a.groups, line = skinny_line(a.groups), piece = threadIdx.x % wide;
+    const bool mine = piece < (a.weights.n_tiles - at.tile) * (PACKED_ROWS / 4);
+    const skinny_outputs to(a.weights, at.tile, mine ? 4 * piece : 0);
+    float4 v[SKINNY_AT_ONCE];
+    float scale[SKINNY_AT_ONCE];
+    for_rows<PIECES>(
+        a, at, mine, [&](int j, int row) { v[j] = to.before(row), scale[j] = __ldcg(a.row_scale + row); },
+        [&](int j, int row) {
+            const float4 sum = sum_of_blocks(sums + (row * line + 4 * piece) * 4, at.share);
+            to.put(row, make_float4(fmaf(sum.x, scale[j], v[j].x), fmaf(sum.y, scale[j], v[j].y),
+                                    fmaf(sum.z, scale[j], v[j].z), fmaf(sum.w, scale[j], v[j].w)));
+        });
 }
 
 /* The same where half of the outputs are a gate and the other half what it lets through. */
 __device__ __forceinline__ void skinny_store_gated(const k_skinny_args &a, uint32_t sums, const skinny_place &at) {
+    constexpr int PIECES = 8; /* of the gate's */
     const k_gate_out &to = a.gate;
-    const int first = at.rank * a.weights.n_rows / at.share, n = (at.rank + 1) * a.weights.n_rows / at.share - first;
-    const int wide = 8 * a.groups, line = skinny_line(a.groups); /* pieces of four of the gate's, floats */
-    const int there = min(wide, (a.weights.n_tiles - at.tile) * (PACKED_ROWS / 8));
-    skinny_meet(at.share, a.groups * 128);
-    for (int i = threadIdx.x; i < n * wide; i += a.groups * 128) {
-        const int row = first + i / wide, piece = i % wide, k = at.tile / 2 * PACKED_ROWS + 4 * piece;
-        if (piece >= there) continue;
-        const float scale = __ldcg(a.row_scale + row), by = gate_scale(to, __ldcg(to.row_size + row));
-        const float4 gate = sum_of_blocks(sums + (row * line + 4 * piece) * 4, at.share);
-        const float4 up = sum_of_blocks(sums + (row * line + 4 * (wide + piece)) * 4, at.share);
-        const float v[4] = {
-            gate_value(to, gate.x * scale, up.x * scale) * by, gate_value(to, gate.y * scale, up.y * scale) * by,
-            gate_value(to, gate.z * scale, up.z * scale) * by, gate_value(to, gate.w * scale, up.w * scale) * by};
-        *(uint32_t *)(to.out + operand_at(row, to.n_blocks, k)) = pack_half(v[0], v[2]);
-        *(uint32_t *)(to.out + operand_at(row, to.n_blocks, k + 1)) = pack_half(v[1], v[3]);
-        if (k == 0) to.row_scale[row] = 1 / by;
-    }
+    const int wide = PIECES * a.groups, line = skinny_line(a.groups), piece = threadIdx.x % wide;
+    const int k = at.tile / 2 * PACKED_ROWS + 4 * piece;
+    const bool mine = piece < (a.weights.n_tiles - at.tile) * (PACKED_ROWS / 8);
+    float scale[SKINNY_AT_ONCE], size[SKINNY_AT_ONCE];
+    for_rows<PIECES>(
+        a, at, mine, [&](int j, int row) { scale[j] = __ldcg(a.row_scale + row), size[j] = __ldcg(to.row_size + row); },
+        [&](int j, int row) {
+            const float4 gate = sum_of_blocks(sums + (row * line + 4 * piece) * 4, at.share);
+            const float4 up = sum_of_blocks(sums + (row * line + 4 * (wide + piece)) * 4, at.share);
+            const float by = gate_scale(to, size[j]), x = scale[j];
+            const float v[4] = {gate_value(to, gate.x * x, up.x * x) * by, gate_value(to, gate.y * x, up.y * x) * by,
+                                gate_value(to, gate.z * x, up.z * x) * by, gate_value(to, gate.w * x, up.w * x) * by};
+            *(uint32_t *)(to.out + operand_at(row, to.n_blocks, k)) = pack_half(v[0], v[2]);
+            *(uint32_t *)(to.out + operand_at(row, to.n_blocks, k + 1)) = pack_half(v[1], v[3]);
+            if (k == 0) to.row_scale[row] = 1 / by;
+        });
 }
 
 template <int COLUMNS>
