@@ -22,7 +22,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __noinline__ __attribute__((noinline))
+#define __noinline__ inline __attribute__((noinline)) /* files may share such functions */
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __shared__ static /* kernels whose blocks are there together have none */
@@ -86,6 +86,7 @@ static inline uint4 load_shared16(uint32_t a) { return emulate_load<uint4>(a); }
 static inline uint2 load_shared8(uint32_t a) { return emulate_load<uint2>(a); }
 static inline uint32_t load_shared4(uint32_t a) { return emulate_load<uint32_t>(a); }
 static inline uint32_t load_shared2(uint32_t a) { return emulate_load<uint16_t>(a); }
+static inline void store_shared1(uint32_t to, uint32_t v) { *emulate_at(to, 1) = (uint8_t)v; }
 static inline void store_shared2(uint32_t to, uint16_t v) { memcpy(emulate_at(to, 2), &v, 2); }
 static inline void store_shared4(uint32_t to, uint32_t v) { memcpy(emulate_at(to, 4), &v, 4); }
 static inline void store_shared8(uint32_t to, uint32_t v, uint32_t w) {
@@ -129,6 +130,7 @@ void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier
 
 static inline bool agreed(bool said) { return said; }
 static inline int thread_now() { return (int)threadIdx.x; }
+static inline uint32_t lane_now() { return threadIdx.x % 32; }
 unsigned __ballot_sync(unsigned lanes, bool vote);
 static inline bool all_say(bool yes) { return __ballot_sync(~0u, yes) == ~0u; }
 
@@ -138,6 +140,7 @@ static inline bool all_say(bool yes) { return __ballot_sync(~0u, yes) == ~0u; }
 void emulate_barrier(int barrier, unsigned n);
 static inline void __syncthreads() { emulate_barrier(0, 0); }
 template <int BARRIER, int THREADS> static inline void meet_threads() { emulate_barrier(BARRIER, THREADS); }
+static inline void meet_threads_at(int barrier, int threads) { emulate_barrier(barrier, (unsigned)threads); }
 void emulate_pass(int barrier, unsigned n); /* the thread goes on */
 template <int BARRIER, int THREADS> static inline void pass_threads() { emulate_pass(BARRIER, THREADS); }
 
@@ -191,6 +194,12 @@ static inline half2 __hsub2(half2 a, half2 b) {
 static inline half2 __hmul2(half2 a, half2 b) {
     const float2 x = __half22float2(a), y = __half22float2(b);
     return __floats2half2_rn(x.x * y.x, x.y * y.y);
+}
+
+/* Rounded once where the sums of products fit a float, as those of codes do. */
+static inline half2 __hfma2(half2 a, half2 b, half2 c) {
+    const float2 x = __half22float2(a), y = __half22float2(b), z = __half22float2(c);
+    return __floats2half2_rn(fmaf(x.x, y.x, z.x), fmaf(x.y, y.y, z.y));
 }
 
 static inline int min(int a, int b) { return a < b ? a : b; }

@@ -134,9 +134,17 @@ typedef struct k_batch_args {
 #define coded_key_block(bits) (ATTEND_GROUP * (2 + 4 * (bits)))
 #define coded_value_block(bits) (2 + 4 * (bits))
 
+/* Keys and values of a group of tokens; floats have 16 bits. */
+PACKED_INLINE int attend_group_bytes(int dim, int key_bits, int value_bits) {
+    if (key_bits == 16) return ATTEND_GROUP * dim * 4;
+    return dim / 32 * (coded_key_block(key_bits) + ATTEND_GROUP * coded_value_block(value_bits));
+}
+
+/* What a warp finds lies in the rings' place afterwards. */
 static inline int attend_coded_shared(int dim, int key_bits, int value_bits) {
-    const int slot = dim / 32 * coded_key_block(key_bits) + dim / 32 * ATTEND_GROUP * coded_value_block(value_bits);
-    return ATTEND_WARPS * (ATTEND_RING * slot + ATTEND_GROUP * dim * 4);
+    const int rings = ATTEND_WARPS * ATTEND_RING * attend_group_bytes(dim, key_bits, value_bits);
+    const int found = ATTEND_WARPS * ATTEND_HEADS * (dim + 2) * 4;
+    return rings > found ? rings : found;
 }
 
 /* Queries, two stages of keys and values, barriers, and the room to begin where 1024 bytes do. */

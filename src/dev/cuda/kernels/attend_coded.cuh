@@ -1,94 +1,188 @@
 /* attend_coded.cuh — one query row against a paged cache of 8, 6 or 4 bits: attend_decode.cuh with codes unpacked on
  * the way.
  *
- * Instances are spelled in attend_coded.cu. The codes of a group of 16 tokens travel as they are; a warp turns them
- * into float16 in the order in which the products want them, a lane for an element of 16 keys or for a block of a
- * value. What is coded was rotated (kv_quant.h): so is the query, in the registers of its fragments, and the merged
- * result is rotated back. */
+ * Instances are spelled in attend_coded.cu; program_attend.cuh does the same inside a program, with the same bits. The
+ * codes of a group of 16 tokens travel as they are and become the products' second operands in registers: a transposing
+ * load brings two elements of two tokens to each lane, of which one instruction makes a pair of float16. A key's scales
+ * multiply the sums of a block of 32 elements, a value's scale its codes. What is coded was rotated (kv_quant.h): so is
+ * the query, in the registers of its fragments, and the merged result is rotated back.
+ *
+ * The trick: the order of tokens and of outputs is free as long as both products agree. Lane t of a quad has the scores
+ * of tokens 4 t .. 4 t + 3, and these are the ones whose values it reads. */
 #ifndef KERNELS_ATTEND_CODED_CUH
 #define KERNELS_ATTEND_CODED_CUH
 
 #include "attend_decode.cuh"
 
-/* Four codes, unsigned and `zero` too large, times their scales. 0x64 in front of a byte is 1024 + that byte. */
-__device__ __forceinline__ uint2 scale_codes(uint32_t codes, int zero, half2 first, half2 second) {
-    const uint32_t low = __byte_perm(codes, 0x64646464u, 0x4140), high = __byte_perm(codes, 0x64646464u, 0x4342);
-    const half2 off = __half2half2(__int2half_rn(1024 + zero));
-    const half2 a = __hmul2(__hsub2(*reinterpret_cast<const half2 *>(&low), off), first);
-    const half2 b = __hmul2(__hsub2(*reinterpret_cast<const half2 *>(&high), off), second);
-    return make_uint2(*reinterpret_cast<const uint32_t *>(&a), *reinterpret_cast<const uint32_t *>(&b));
+/* ---- pairs of codes as pairs of float16 ---- */
+
+__device__ __forceinline__ uint32_t half_bits(half2 v) { return *reinterpret_cast<const uint32_t *>(&v); }
+__device__ __forceinline__ half2 half_pair(const uint32_t &v) { return *reinterpret_cast<const half2 *>(&v); }
+
+/* Four codes, a byte each, as pairs of float16: 0x64 in front of a byte is 1024 + that byte. zeros: 1024 + the zero of
+ * codes that are unsigned, twice. */
+__device__ __forceinline__ void raise_codes(uint32_t &even, uint32_t &odd, uint32_t w, uint32_t zeros) {
+    even = half_bits(__hsub2(half_pair(__byte_perm(w, 0x64646464u, 0x4240)), half_pair(zeros)));
+    odd = half_bits(__hsub2(half_pair(__byte_perm(w, 0x64646464u, 0x4341)), half_pair(zeros)));
 }
-
-template <int BITS> __device__ __forceinline__ int zero_of() { return BITS == 8 ? 128 : BITS == 6 ? 32 : 8; }
-
-/* ---- keys: lane d has element d of the 16 tokens of a block ---- */
-
-template <int BITS> __device__ __forceinline__ uint4 key_codes(const uint8_t *codes) {
-    const int d = threadIdx.x % 32;
-    if (BITS == 8) {
-        const uint4 w = *(const uint4 *)(codes + d * 16);
-        return make_uint4(w.x ^ 0x80808080u, w.y ^ 0x80808080u, w.z ^ 0x80808080u, w.w ^ 0x80808080u);
-    }
-    const uint4 l = *(const uint4 *)(codes + d % 16 * 16);
-    const int by = d / 16 * 4;
-    uint4 w =
-        make_uint4(l.x >> by & 0x0F0F0F0Fu, l.y >> by & 0x0F0F0F0Fu, l.z >> by & 0x0F0F0F0Fu, l.w >> by & 0x0F0F0F0Fu);
-    if (BITS == 4) return w;
-    const uint4 h = *(const uint4 *)(codes + 256 + d % 8 * 16);
-    const int up = d / 8 * 2;
-    w.x |= (h.x >> up & 0x03030303u) << 4, w.y |= (h.y >> up & 0x03030303u) << 4;
-    w.z |= (h.z >> up & 0x03030303u) << 4, w.w |= (h.w >> up & 0x03030303u) << 4;
-    return w;
+/* Codes of 8 bits, which are stored with their sign, and of 6. */
+template <int BITS> __device__ __forceinline__ void unpack_codes(uint32_t &even, uint32_t &odd, uint32_t w) {
+    raise_codes(even, odd, BITS == 8 ? w ^ 0x80808080u : w, BITS == 8 ? 0x64806480u : 0x64206420u);
 }
-
-template <int DIM, int BITS> __device__ __forceinline__ void unpack_keys(uint8_t *out, const uint8_t *group) {
-    const int lane = threadIdx.x % 32;
+/* Codes of 4 bits: v[0], v[1] of the lower halves of bytes, v[2], v[3] of the upper ones, which come 16 times too large
+ * and become what they are without a loss. */
+__device__ __forceinline__ void unpack_halves(uint32_t v[4], uint32_t w) {
+    raise_codes(v[0], v[1], w & 0x0F0F0F0Fu, 0x64086408u);
+    const uint32_t upper = w & 0xF0F0F0F0u;
 #pragma unroll
-    for (int b = 0; b < DIM / 32; b++) {
-        const uint8_t *block = group + b * coded_key_block(BITS);
-        const half2 *s = (const half2 *)block;
-        const uint4 w = key_codes<BITS>(block + 32);
-        const int z = zero_of<BITS>(), d = b * 32 + lane;
-        const uint2 p0 = scale_codes(w.x, z, s[0], s[1]), p1 = scale_codes(w.y, z, s[2], s[3]);
-        const uint2 p2 = scale_codes(w.z, z, s[4], s[5]), p3 = scale_codes(w.w, z, s[6], s[7]);
-        *(uint4 *)(out + key_at(d, 0)) = make_uint4(p0.x, p0.y, p1.x, p1.y);
-        *(uint4 *)(out + key_at(d, 1)) = make_uint4(p2.x, p2.y, p3.x, p3.y);
+    for (int i = 0; i < 2; i++) {
+        const uint32_t raised = __byte_perm(upper, 0x64646464u, i ? 0x4341 : 0x4240);
+        v[2 + i] =
+            half_bits(__hfma2(half_pair(raised), half_pair(0x2C002C00u), half_pair(0xD480D480u))); /* / 16 - 72 */
     }
 }
-
-/* ---- values: a lane has a block of 32 elements of one token ---- */
-
-/* Bytes 4 i .. of what begins at an even address. */
-__device__ __forceinline__ uint32_t word_at(const uint8_t *from, int i) {
-    const uint16_t *at = (const uint16_t *)from + 2 * i;
-    return at[0] | (uint32_t)at[1] << 16;
+/* Codes of 6 bits: the lower 4 are half a byte of `low`, the upper 2 a quarter of a byte of `high`. */
+__device__ __forceinline__ uint32_t join_codes(uint32_t low, uint32_t high) {
+    return (low & 0x0F0F0F0Fu) | (high & 0x30303030u);
 }
 
-/* Word j of the block's 8, four codes each. */
-template <int BITS> __device__ __forceinline__ uint32_t value_codes(const uint8_t *codes, int j) {
-    if (BITS == 8) return word_at(codes, j) ^ 0x80808080u;
-    const uint32_t low = word_at(codes, j % 4) >> (j / 4 * 4) & 0x0F0F0F0Fu;
-    if (BITS == 4) return low;
-    return low | (word_at(codes + 16, j % 2) >> (j / 2 * 2) & 0x03030303u) << 4;
-}
+/* ---- a group of 16 tokens in shared memory ---- */
 
-template <int DIM, int BITS> __device__ __forceinline__ void unpack_values(uint8_t *out, const uint8_t *group) {
-    constexpr int BLOCKS = DIM / 32;
+template <int DIM, int KEY_BITS, int VALUE_BITS> struct coded_group {
+    static constexpr int BLOCKS = DIM / 32, KEY_BLOCK = coded_key_block(KEY_BITS);
+    static constexpr int VALUE_BLOCK = coded_value_block(VALUE_BITS), ROW = BLOCKS * VALUE_BLOCK; /* of a token */
+    static constexpr int KEYS = BLOCKS * KEY_BLOCK, VALUES = PAGE_GROUP * ROW;
+
+    template <int BYTES> static __device__ __forceinline__ void fetch(uint32_t to, const uint8_t *from) {
+        const int lane = lane_now();
+        const uint64_t policy = evict_first();
+        to += lane * 16, from += lane * 16;
 #pragma unroll
-    for (int i = 0; i < BLOCKS / 2; i++) {
-        const int at = i * 32 + threadIdx.x % 32, token = at / BLOCKS, b = at % BLOCKS;
-        const uint8_t *block = group + at * coded_value_block(BITS);
-        const half2 s = __half2half2(*(const half *)block);
+        for (int i = 0; i < BYTES; i += 512)
+            if (i + 512 <= BYTES || i + lane * 16 < BYTES) copy_async16(to + i, from + i, policy);
+    }
+    static __device__ __forceinline__ void fetch_keys(uint32_t to, const uint8_t *k) { fetch<KEYS>(to, k); }
+    static __device__ __forceinline__ void fetch_values(uint32_t to, const uint8_t *v) { fetch<VALUES>(to, v); }
+
+    /* Elements 8 i + 2 t and the next one (i: 0 .. 3) of a block of keys, each of tokens 2 g and 2 g + 1. */
+    static __device__ __forceinline__ void load_block(uint32_t w[4], uint32_t rows) {
+        load_transposed(w, rows);
+        if (KEY_BITS == 8) return;
+        const uint32_t high = w[2];
+        w[2] = join_codes(w[0] >> 4, high), w[3] = join_codes(w[1] >> 4, high >> 2);
+        w[0] = join_codes(w[0], high << 4), w[1] = join_codes(w[1], high << 2);
+    }
+
+    /* Products of the queries, of which queries(q, i) gets elements 16 i and on: scores of tokens 4 t, 4 t + 2,
+     * 4 t + 1, 4 t + 3. */
+    template <class QUERIES> static __device__ __forceinline__ void score(float s[4], uint32_t keys, QUERIES queries) {
+        const uint32_t scales = keys + lane_now() % 4 * 8;
+        const uint32_t rows = keys + 32 + min((int)lane_now(), KEY_BITS == 8 ? 31 : 23) * 16;
+        s[0] = s[1] = s[2] = s[3] = 0;
 #pragma unroll
-        for (int p = 0; p < 4; p++) {
-            const uint2 x = scale_codes(value_codes<BITS>(block + 2, 2 * p), zero_of<BITS>(), s, s);
-            const uint2 y = scale_codes(value_codes<BITS>(block + 2, 2 * p + 1), zero_of<BITS>(), s, s);
-            *(uint4 *)(out + value_at<DIM>(token, b * 4 + p)) = make_uint4(x.x, x.y, y.x, y.y);
+        for (int b = 0; b < BLOCKS; b++) {
+            uint32_t w[4];
+            float even[4] = {}, odd[4] = {};
+            load_block(w, rows + b * KEY_BLOCK);
+#pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+                uint32_t q[4], k[4];
+                queries(q, 2 * b + i / 2);
+                unpack_codes<KEY_BITS>(k[0], k[2], w[i]), unpack_codes<KEY_BITS>(k[1], k[3], w[i + 1]);
+                mma_half(even, q, k[0], k[1]);
+                mma_half(odd, q, k[2], k[3]);
+            }
+            const uint2 scale = load_shared8(scales + b * KEY_BLOCK);
+            const float2 first = __half22float2(half_pair(scale.x)), last = __half22float2(half_pair(scale.y));
+            s[0] = __fmaf_rn(first.x, even[0] + even[2], s[0]), s[1] = __fmaf_rn(last.x, even[1] + even[3], s[1]);
+            s[2] = __fmaf_rn(first.y, odd[0] + odd[2], s[2]), s[3] = __fmaf_rn(last.y, odd[1] + odd[3], s[3]);
         }
     }
-}
 
-/* ---- queries ---- */
+    /* Two bytes of each of two tokens that lie two apart. */
+    static __device__ __forceinline__ uint32_t load_pair(uint32_t at) {
+        return __byte_perm(load_shared2(at), load_shared2(at + 2 * ROW), 0x5410);
+    }
+    /* Elements 2 g, 2 g + 1, 16 + 2 g, 17 + 2 g of a block of values; block: of the first of two tokens. */
+    static __device__ __forceinline__ void load_elements(uint32_t v[4], uint32_t block, int g) {
+        const uint32_t x = load_pair(block + 2 + 2 * g);
+        if (VALUE_BITS == 4) return unpack_halves(v, x);
+        uint32_t first = x, last;
+        if (VALUE_BITS == 8) {
+            last = load_pair(block + 18 + 2 * g);
+        } else {
+            const uint32_t high = load_pair(block + 18 + g % 4 * 2) >> (g / 4 * 2);
+            first = join_codes(x, high << 4), last = join_codes(x >> 4, high);
+        }
+        unpack_codes<VALUE_BITS>(v[0], v[1], first), unpack_codes<VALUE_BITS>(v[2], v[3], last);
+    }
+
+    /* What lies in slots that the query does not see may be anything: codes are numbers, but scales may be none. */
+    static __device__ __forceinline__ void clear_unseen(uint32_t values, int first, int seen, int pos) {
+        if (first >= seen && first + PAGE_GROUP - 1 <= pos) return;
+        const int b0 = lane_now() / PAGE_GROUP, token = lane_now() % PAGE_GROUP;
+        if (first + token < seen || first + token > pos)
+            for (int b = b0; b < BLOCKS; b += 2) store_shared2(values + token * ROW + b * VALUE_BLOCK, 0);
+        __syncwarp();
+    }
+
+    /* Token `first` is the group's; tokens outside [seen, pos] do not count. */
+    static __device__ __forceinline__ void mix(head_state<DIM> &h, float s[4], uint32_t values, int first, int seen,
+                                               int pos, float cap) {
+        const int g = lane_now() / 4, t = lane_now() % 4;
+        uint32_t a[4];
+        const bool is_first = h.max == -INFINITY; /* nothing was found yet */
+        const float fade = weigh_group(
+            h, a, s, [&](int i) { return first + 4 * t + i % 2 * 2 + i / 2; }, seen, pos, cap);
+        if (agreed(fade != 1 && !is_first)) fade_found(h, fade);
+        const uint32_t tokens = values + 4 * t * ROW;
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+            uint32_t v[2][4];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const uint32_t block = tokens + i * ROW + b * VALUE_BLOCK, scales = load_pair(block);
+                load_elements(v[i], block, g);
+#pragma unroll
+                for (int j = 0; j < 4; j++) v[i][j] = half_bits(__hmul2(half_pair(v[i][j]), half_pair(scales)));
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) mma_half(h.o[4 * b + j], a, v[0][j], v[1][j]);
+        }
+    }
+
+    /* leave_heads for outputs in this order. */
+    static __device__ __forceinline__ void leave(const head_state<DIM> &h, float *shared, int warp, int heads) {
+        float *mine = leave_sums(h, shared, warp, heads);
+        if (!mine) return;
+        mine += lane_now() % 4 * 4;
+#pragma unroll
+        for (int i = 0; i < DIM / 8; i += 2) {
+            const float *x = h.o[i], *y = h.o[i + 1];
+            *(float4 *)(mine + 8 * i) = make_float4(x[0] + x[2], y[0] + y[2], x[1] + x[3], y[1] + y[3]);
+        }
+    }
+};
+
+/* ---- queries, results ---- */
+
+/* The Hadamard matrix's factor for a head. */
+__device__ __forceinline__ float rotation_scale(int dim) { return dim == 64 ? 0.125f : 0.08838834764831845f; }
+
+/* Elements 4 i .. 4 i + 3 of a head in lane i, multiplied by the matrix without its factor. */
+__device__ __forceinline__ void rotate_lanes(float x[4], int dim) {
+    const int lane = lane_now();
+    const float a = __fadd_rn(x[0], x[1]), b = __fadd_rn(x[0], -x[1]);
+    const float c = __fadd_rn(x[2], x[3]), d = __fadd_rn(x[2], -x[3]);
+    x[0] = __fadd_rn(a, c), x[1] = __fadd_rn(b, d), x[2] = __fadd_rn(a, -c), x[3] = __fadd_rn(b, -d);
+#pragma unroll
+    for (int step = 1; step < dim / 4; step *= 2)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float other = __shfl_xor_sync(~0u, x[i], step);
+            x[i] = __fadd_rn(lane & step ? -x[i] : x[i], other);
+        }
+}
 
 /* Read and rotated: bit 0 of an element's number is the half of a pair, bits 1 and 2 are the lane, bit 3 is h. */
 template <int DIM>
@@ -116,31 +210,20 @@ __device__ __forceinline__ void read_rotated(uint32_t q[DIM / 16][4], const floa
                 const float a = x[i], b = x[i + half];
                 x[i] = a + b, x[i + half] = a - b;
             }
-    scale *= DIM == 64 ? 0.125f : 0.08838834764831845f;
+    scale = __fmul_rn(scale, rotation_scale(DIM));
 #pragma unroll
     for (int i = 0; i < DIM / 16; i++)
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const float a = x[4 * i + 2 * h] * scale, b = x[4 * i + 2 * h + 1] * scale;
-            q[i][2 * h] = pack_half(a, b);
-            q[i][2 * h + 1] = pack_rest(a, b, q[i][2 * h]);
-        }
+        for (int h = 0; h < 2; h++)
+            pack_query(q[i] + 2 * h, make_float2(x[4 * i + 2 * h], x[4 * i + 2 * h + 1]), scale);
 }
 
 /* ---- the kernel: the grid of attend_decode ---- */
 
-template <int BYTES> __device__ __forceinline__ void fetch_bytes(uint32_t slot, const uint8_t *from, uint64_t policy) {
-#pragma unroll
-    for (int i = 0; i < (BYTES / 16 + 31) / 32; i++) {
-        const int piece = i * 32 + threadIdx.x % 32;
-        if (piece < BYTES / 16) copy_async16(slot + piece * 16, from + piece * 16, policy);
-    }
-}
-
 template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void attend_coded(const k_decode_args &a) {
     SHARED_MEMORY(shared);
-    constexpr int KEYS = DIM / 32 * coded_key_block(KEY_BITS), VALUES = DIM / 2 * coded_value_block(VALUE_BITS);
-    constexpr int SLOT = KEYS + VALUES, WARP_BYTES = ATTEND_RING * SLOT + PAGE_GROUP * DIM * 4;
+    typedef coded_group<DIM, KEY_BITS, VALUE_BITS> group_of;
+    constexpr int KEYS = group_of::KEYS, VALUES = group_of::VALUES, SLOT = KEYS + VALUES;
     const int shares = a.n_heads / a.n_kv_heads, blocks = (shares + ATTEND_HEADS - 1) / ATTEND_HEADS;
     const int kv_head = blockIdx.y / blocks, block = blockIdx.y % blocks;
     const int head = kv_head * shares + block * ATTEND_HEADS,
@@ -158,13 +241,11 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void
     const size_t at = (size_t)a.pages[span.pages + page] * a.page_stride;
     const uint8_t *k = a.k + at + (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP) * KEYS;
     const uint8_t *v = a.v + at + (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP) * VALUES;
-    uint8_t *mine = shared + warp * WARP_BYTES, *halves = mine + ATTEND_RING * SLOT;
-    const uint32_t ring = shared_address(mine);
-    const uint64_t policy = evict_first();
+    const uint32_t ring = shared_address(shared) + warp * ATTEND_RING * SLOT;
     auto fetch = [&](int group, int slot) {
         if (group < end) {
-            fetch_bytes<KEYS>(ring + slot * SLOT, k + (size_t)group * KEYS, policy);
-            fetch_bytes<VALUES>(ring + slot * SLOT + KEYS, v + (size_t)group * VALUES, policy);
+            group_of::fetch_keys(ring + slot * SLOT, k + (size_t)group * KEYS);
+            group_of::fetch_values(ring + slot * SLOT + KEYS, v + (size_t)group * VALUES);
         }
         commit_copies();
     };
@@ -181,17 +262,22 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void
     for (int group = begin, slot = 0; group < end; group += ATTEND_WARPS, slot ^= 1) {
         wait_copies<1>();
         __syncwarp();
-        unpack_keys<DIM, KEY_BITS>(halves, mine + slot * SLOT);
-        unpack_values<DIM, VALUE_BITS>(halves + PAGE_GROUP * DIM * 2, mine + slot * SLOT + KEYS);
+        const uint32_t keys = ring + slot * SLOT, values = keys + KEYS;
+        const int token = page * PAGE_TOKENS + group * PAGE_GROUP;
+        float scores[4];
+        group_of::score(scores, keys, [&](uint32_t to[4], int i) {
+#pragma unroll
+            for (int j = 0; j < 4; j++) to[j] = q[i][j];
+        });
+        group_of::clear_unseen(values, token, seen, pos);
+        group_of::mix(h, scores, values, token, seen, pos, a.cap);
         __syncwarp();
         fetch(group + 2 * ATTEND_WARPS, slot);
-        clear_unseen<DIM>(shared_address(halves), page * PAGE_TOKENS + group * PAGE_GROUP, seen, pos);
-        attend_group<DIM>(h, q, shared_address(halves), page * PAGE_TOKENS + group * PAGE_GROUP, seen, pos, a.cap);
-        __syncwarp();
     }
     wait_copies<0>();
     __syncthreads();
-    meet_warps<DIM>(h, (float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
+    group_of::leave(h, (float *)shared, warp, ATTEND_HEADS);
+    meet_warps<DIM>((const float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
         put_part<DIM>(a, head + n, d, o, max, total);
     });
 }
@@ -211,7 +297,7 @@ __device__ __forceinline__ void attend_coded_merge(const k_decode_args &a) {
         __syncthreads();
         x[d] = d & half ? other - mine : mine + other;
     }
-    a.out[((size_t)span.row * a.n_heads + blockIdx.x) * dim + d] = x[d] * (dim == 64 ? 0.125f : 0.08838834764831845f);
+    a.out[((size_t)span.row * a.n_heads + blockIdx.x) * dim + d] = x[d] * rotation_scale(dim);
 }
 
 #endif

@@ -67,16 +67,16 @@ __device__ __forceinline__ void score_group(float s[2][4], uint32_t keys, QUERIE
     }
 }
 
-/* Token `first` is the group's; tokens outside [seen, pos] do not count. */
-template <int DIM>
-__device__ __forceinline__ void mix_group(head_state<DIM> &h, const float s[2][4], uint32_t values, int first, int seen,
-                                          int pos, float cap) {
-    const int lane = thread_now() % 32, t = lane % 4; /* no register keeps places from group to group */
-    float p[4], max = h.max;
+/* Scores p, of which token_of(i) is the token's number, become weights: a gets them as a first operand, the lane's
+ * tokens in the order of p. Tokens outside [seen, pos] do not count. Returns what was found before must be multiplied
+ * by. */
+template <int DIM, class TOKEN>
+__device__ __forceinline__ float weigh_group(head_state<DIM> &h, uint32_t a[4], float p[4], TOKEN token_of, int seen,
+                                             int pos, float cap) {
+    float max = h.max;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const int token = first + i / 2 * 8 + 2 * t + i % 2;
-        p[i] = s[i / 2][i % 2] + s[i / 2][i % 2 + 2];
+        const int token = token_of(i);
         if (cap != 0) p[i] = cap * tanhf(p[i] / cap);
         p[i] = token < seen || token > pos ? -INFINITY : p[i] * 1.44269504f;
         max = fmaxf(max, p[i]);
@@ -87,13 +87,30 @@ __device__ __forceinline__ void mix_group(head_state<DIM> &h, const float s[2][4
     h.max = max, h.sum *= fade;
 #pragma unroll
     for (int i = 0; i < 4; i++) p[i] = exp2_fast(p[i] - base), h.sum += p[i];
-    uint32_t a[4];
     a[0] = pack_half(p[0], p[1]), a[1] = pack_rest(p[0], p[1], a[0]);
     a[2] = pack_half(p[2], p[3]), a[3] = pack_rest(p[2], p[3], a[2]);
+    return fade;
+}
+
+/* What was found before is multiplied. */
+template <int DIM> __device__ __forceinline__ void fade_found(head_state<DIM> &h, float fade) {
 #pragma unroll
     for (int i = 0; i < DIM / 8; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) h.o[i][j] *= fade;
+}
+
+/* Token `first` is the group's; tokens outside [seen, pos] do not count. */
+template <int DIM>
+__device__ __forceinline__ void mix_group(head_state<DIM> &h, const float s[2][4], uint32_t values, int first, int seen,
+                                          int pos, float cap) {
+    const int lane = thread_now() % 32, t = lane % 4; /* no register keeps places from group to group */
+    float p[4];
+    uint32_t a[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) p[i] = s[i / 2][i % 2] + s[i / 2][i % 2 + 2];
+    fade_found(h, weigh_group(
+                      h, a, p, [&](int i) { return first + i / 2 * 8 + 2 * t + i % 2; }, seen, pos, cap));
 #pragma unroll
     for (int i = 0; i < DIM / 16; i++) {
         uint32_t v[4];
@@ -134,20 +151,27 @@ __device__ __forceinline__ void read_queries(uint32_t q[DIM / 16][4], const floa
         }
 }
 
-/* What a warp has found for up to `heads` heads, into its place of [warp][heads][DIM] and of the maxima and sums behind
- * all of them. */
+/* What a warp has found for up to `heads` heads goes into its place of [warp][heads][DIM], and maxima and sums behind
+ * all of them. This lane's place; NULL: it has none. */
 template <int DIM>
-__device__ __forceinline__ void leave_heads(const head_state<DIM> &h, float *shared, int warp, int heads) {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    float *mine = shared + (warp * heads + g) * DIM, *sums = shared + ATTEND_WARPS * heads * DIM;
+__device__ __forceinline__ float *leave_sums(const head_state<DIM> &h, float *shared, int warp, int heads) {
+    const int g = lane_now() / 4, t = lane_now() % 4;
+    float *sums = shared + ATTEND_WARPS * heads * DIM;
     float sum = h.sum;
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
-    if (g >= heads) return;
+    if (g >= heads) return NULL;
+    if (t == 0) sums[2 * (warp * heads + g)] = h.max, sums[2 * (warp * heads + g) + 1] = sum;
+    return shared + (warp * heads + g) * DIM;
+}
+template <int DIM>
+__device__ __forceinline__ void leave_heads(const head_state<DIM> &h, float *shared, int warp, int heads) {
+    const int t = lane_now() % 4;
+    float *mine = leave_sums(h, shared, warp, heads);
+    if (!mine) return;
 #pragma unroll
     for (int i = 0; i < DIM / 8; i++)
         *(float2 *)(mine + 8 * i + 2 * t) = make_float2(h.o[i][0] + h.o[i][2], h.o[i][1] + h.o[i][3]);
-    if (t == 0) sums[2 * (warp * heads + g)] = h.max, sums[2 * (warp * heads + g) + 1] = sum;
 }
 
 /* Element d of head n of the page: the warps' results in their order. */
@@ -165,10 +189,8 @@ __device__ __forceinline__ float merge_warps(float *max, float *total, const flo
     return o;
 }
 
-/* A block's warps meet. put(head, element, value, maximum, sum) gets what comes out. */
-template <int DIM, class PUT>
-__device__ __forceinline__ void meet_warps(const head_state<DIM> &h, float *shared, int n_heads, PUT put) {
-    leave_heads<DIM>(h, shared, threadIdx.x / 32, ATTEND_HEADS);
+/* A block's warps have left what they found. put(head, element, value, maximum, sum) gets what comes out. */
+template <int DIM, class PUT> __device__ __forceinline__ void meet_warps(const float *shared, int n_heads, PUT put) {
     __syncthreads();
     for (int i = threadIdx.x; i < n_heads * DIM; i += blockDim.x) {
         const int n = i / DIM, d = i % DIM;
@@ -242,7 +264,8 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     }
     wait_copies<0>();
     __syncthreads();
-    meet_warps<DIM>(h, (float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
+    leave_heads<DIM>(h, (float *)shared, warp, ATTEND_HEADS);
+    meet_warps<DIM>((const float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
         if (a.n_splits == 1)
             put_whole<DIM>(a, row, head + n, d, o, max, total);
         else

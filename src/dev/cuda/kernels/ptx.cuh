@@ -40,6 +40,9 @@ __device__ __forceinline__ uint4 load_shared16(uint32_t a) { return *(const uint
 __device__ __forceinline__ uint2 load_shared8(uint32_t a) { return *(const uint2 *)__cvta_shared_to_generic(a); }
 __device__ __forceinline__ uint32_t load_shared4(uint32_t a) { return *(const uint32_t *)__cvta_shared_to_generic(a); }
 __device__ __forceinline__ uint32_t load_shared2(uint32_t a) { return *(const uint16_t *)__cvta_shared_to_generic(a); }
+__device__ __forceinline__ void store_shared1(uint32_t to, uint32_t v) {
+    asm volatile("st.shared.u8 [%0], %1;" ::"r"(to), "r"(v) : "memory");
+}
 __device__ __forceinline__ void store_shared2(uint32_t to, uint16_t v) {
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(v) : "memory");
 }
@@ -127,11 +130,22 @@ __device__ __forceinline__ int thread_now() {
     return thread;
 }
 
+/* The lane, likewise; the compiler knows no bounds of it, so that addresses stay sums with a constant behind. */
+__device__ __forceinline__ uint32_t lane_now() {
+    uint32_t lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
 /* ---- meeting ---- */
 
 /* So many threads of the block, whole warps, at a barrier of their own (0: __syncthreads). */
 template <int BARRIER, int THREADS> __device__ __forceinline__ void meet_threads() {
     asm volatile("bar.sync %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
+}
+/* So many at barrier `barrier`, which not all of them must know when they are compiled. */
+__device__ __forceinline__ void meet_threads_at(int barrier, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 /* Counted there without waiting for the others. */
 template <int BARRIER, int THREADS> __device__ __forceinline__ void pass_threads() {
