@@ -8,7 +8,7 @@
 #include "emulate.h"
 #include <vector>
 
-enum { MOST_THREADS = 1024, MOST_TOGETHER = 8, ARG_BYTES = 1024, LANES = 32, BARRIERS = 4 };
+enum { MOST_THREADS = 1024, MOST_TOGETHER = 8, ARG_BYTES = 1024, LANES = 32, BARRIERS = 8 };
 
 struct args {
     uint8_t bytes[ARG_BYTES];

@@ -25,6 +25,7 @@ enum {
     AREA_BYTES = 64 << 20, /* of words that are told: of 32 layers of 4,096 with four rows they are 18 MiB */
     PAGES_PART = 2,        /* so far what is found in pages is told, too: of 8,192 tokens and one row 17 MiB */
     MOST_TOLD = 8,
+    MOST_SCRATCH = 96 << 10, /* of more than two quads: what is beyond that costs the rings a slot */
 };
 
 _Static_assert(STREAMS_AT + MOST_STREAMS * (int)sizeof(program_stream) <= PROGRAM_BYTES, "there is room");
@@ -46,7 +47,8 @@ typedef struct maker {
     program_stage *stages;
     program_stream *streams;
     int n_stages, n_streams;
-    int n_rows; /* 0: not known yet */
+    int n_rows;       /* 0: not known yet */
+    kernel_id kernel; /* by the layers' caches, once there is a layer */
     int scratch, unit_bytes;
     bool waits;                /* the next stage reads what others wrote */
     told_rows told[MOST_TOLD]; /* the newest ones */
@@ -259,11 +261,47 @@ static const k_norm_args *take_normed(maker *m, program_stage **last) {
     return *last ? norm : NULL;
 }
 
-static const k_rope_args *take_rotation(maker *m) {
-    static const kernel_id kernels[] = {KERNEL_k_turn_64_one, KERNEL_k_turn_128_one, KERNEL_k_rope_store_f16};
-    const k_rope_args *rope = NULL;
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels && !rope; i++) rope = take(m, kernels[i]);
-    return rope;
+/* A cache that attention can read, and the launches that a step makes for it. */
+typedef struct cache_kind {
+    kernel_id decode, merge, store, turn; /* turn: instead of store where it fits; KERNEL_COUNT: never */
+    int dim, key_bits, value_bits;
+    bool is_coded; /* there is a merge even of one page */
+} cache_kind;
+
+#define CODED(dim, type, key_bits, value_bits)                                                                         \
+    {                                                                                                                  \
+        KERNEL_k_decode_##dim##_##type, KERNEL_k_decode_coded_merge, KERNEL_k_rope_store_##type, KERNEL_COUNT, dim,    \
+            key_bits, value_bits, true                                                                                 \
+    }
+static const cache_kind caches[] = {
+    {KERNEL_k_decode_64, KERNEL_k_decode_merge, KERNEL_k_rope_store_f16, KERNEL_k_turn_64_one, 64, 16, 16, false},
+    {KERNEL_k_decode_128, KERNEL_k_decode_merge, KERNEL_k_rope_store_f16, KERNEL_k_turn_128_one, 128, 16, 16, false},
+    CODED(64, q8, 8, 8),
+    CODED(64, q6, 6, 6),
+    CODED(64, q4, 6, 4),
+    CODED(128, q8, 8, 8),
+    CODED(128, q6, 6, 6),
+    CODED(128, q4, 6, 4),
+};
+#undef CODED
+
+/* The next launch if it turns queries and keys, and stores these. */
+static const k_rope_args *take_rotation(maker *m, kernel_id *kernel) {
+    const launch_head *head = peek(m);
+    for (size_t i = 0; head && i < sizeof caches / sizeof *caches; i++) {
+        const uint32_t is = *kernel = (kernel_id)head->kernel;
+        if (is == (uint32_t)caches[i].store || is == (uint32_t)caches[i].turn) return take(m, *kernel);
+    }
+    return NULL;
+}
+
+/* The cache of the next launch if that is attention behind this rotation. */
+static const cache_kind *peek_cache(const maker *m, kernel_id rotation) {
+    const launch_head *head = peek(m);
+    for (size_t i = 0; head && i < sizeof caches / sizeof *caches; i++)
+        if (head->kernel == (uint32_t)caches[i].decode)
+            return rotation == caches[i].store || rotation == caches[i].turn ? &caches[i] : NULL;
+    return NULL;
 }
 
 /* Queries, keys and values are heard together or not at all. */
@@ -291,40 +329,60 @@ static bool is_planned(const maker *m, const program_stage *s) {
     return false;
 }
 
+/* Codes cost instructions, so as many warps read them as leave the rings their room. */
+static int count_quads(const cache_kind *kind, const k_decode_args *a) {
+    int n = kind->is_coded ? PROGRAM_MOST_QUADS : PROGRAM_FEW_QUADS;
+    const int heads = a->n_heads / a->n_kv_heads;
+    if (n > a->n_splits) n = a->n_splits;
+    while (n > PROGRAM_FEW_QUADS &&
+           program_attend_bytes(kind->dim, kind->key_bits, kind->value_bits, heads, n) > MOST_SCRATCH)
+        n--;
+    return n;
+}
+
+/* What is found in pages is told to the stage that merges it. */
+static program_stage *add_merge(maker *m, program_stage *s) {
+    const k_decode_args *a = &s->is.heads.attend;
+    const size_t n = (size_t)m->n_rows * (size_t)a->n_heads * (size_t)a->n_splits;
+    program_stage *merge = add_stage(m, PROGRAM_MERGE);
+    if (!merge) return NULL;
+    s->told[PROGRAM_PAGES] = take_words(m, n * (size_t)(s->dim + 2), m->c->program_area / PAGES_PART);
+    if (s->told[PROGRAM_PAGES]) s->told[PROGRAM_PAGE_SUMS] = s->told[PROGRAM_PAGES] + n * (size_t)s->dim;
+    *merge = *s;
+    merge->what = PROGRAM_MERGE;
+    merge->hears = !!s->told[PROGRAM_PAGES];
+    merge->waits = !merge->hears;
+    return merge;
+}
+
 /* Rotation, attention and merging. Returns where the result is. */
 static const float *take_attention(maker *m) {
-    const k_rope_args *rope = take_rotation(m);
+    kernel_id rotation;
+    const k_rope_args *rope = take_rotation(m, &rotation);
     const launch_head *head = peek(m);
-    if (!rope || !head) return NULL;
-    const int dim = head->kernel == KERNEL_k_decode_64 ? 64 : head->kernel == KERNEL_k_decode_128 ? 128 : 0;
-    if (!dim) return NULL;
-    const k_decode_args *a = take(m, (kernel_id)head->kernel);
-    if ((a->n_splits > 1 && !take(m, KERNEL_k_decode_merge)) || a->n_heads / a->n_kv_heads > PROGRAM_MOST_HEADS ||
-        a->q != rope->q || rope->kv.k != a->k || (int)head->grid[2] != m->n_rows || rope->kv.head_dim != dim ||
-        rope->kv.v_dim != dim)
+    const cache_kind *kind = rope ? peek_cache(m, rotation) : NULL;
+    if (!kind) return NULL;
+    const k_decode_args *a = take(m, kind->decode);
+    const kernel_id kernel = kind->is_coded ? KERNEL_k_program_plain_coded : KERNEL_k_program_plain;
+    if ((m->kernel && m->kernel != kernel) || !m->c->kernels[kernel]) return NULL;
+    m->kernel = kernel;
+    if (((a->n_splits > 1 || kind->is_coded) && !take(m, kind->merge)) ||
+        a->n_heads / a->n_kv_heads > PROGRAM_MOST_HEADS || a->q != rope->q || rope->kv.k != a->k ||
+        (int)head->grid[2] != m->n_rows || rope->kv.head_dim != kind->dim || rope->kv.v_dim != kind->dim)
         return NULL;
     program_stage *s = add_stage(m, PROGRAM_ATTEND);
     if (!s) return NULL;
-    s->dim = dim;
+    s->dim = kind->dim, s->key_bits = kind->key_bits, s->value_bits = kind->value_bits;
     s->n_spans = (int)head->grid[2];
     s->is.heads.attend = *a;
     s->is.heads.rope = *rope;
     s->is_planned = is_planned(m, s);
     hear_heads(s, m);
-    s->quads = a->n_splits < PROGRAM_MOST_QUADS ? a->n_splits : PROGRAM_MOST_QUADS;
-    need(m, program_attend_bytes(dim, a->n_heads / a->n_kv_heads, s->quads));
-    program_stage *merge = a->n_splits > 1 ? add_stage(m, PROGRAM_MERGE) : s;
-    if (!merge) return NULL;
-    if (merge != s) {
-        const size_t n = (size_t)m->n_rows * (size_t)a->n_heads * (size_t)a->n_splits;
-        s->told[PROGRAM_PAGES] = take_words(m, n * (size_t)(dim + 2), m->c->program_area / PAGES_PART);
-        if (s->told[PROGRAM_PAGES]) s->told[PROGRAM_PAGE_SUMS] = s->told[PROGRAM_PAGES] + n * (size_t)dim;
-        *merge = *s;
-        merge->what = PROGRAM_MERGE;
-        merge->hears = !!s->told[PROGRAM_PAGES];
-        merge->waits = !merge->hears;
-    }
-    tell_reader(m, merge, PROGRAM_FOUND, a->out, (int64_t)a->n_heads * dim);
+    s->quads = count_quads(kind, a);
+    need(m, program_attend_bytes(s->dim, s->key_bits, s->value_bits, a->n_heads / a->n_kv_heads, s->quads));
+    program_stage *last = a->n_splits > 1 ? add_merge(m, s) : s;
+    if (!last) return NULL;
+    tell_reader(m, last, PROGRAM_FOUND, a->out, (int64_t)a->n_heads * s->dim);
     return a->out;
 }
 
@@ -457,7 +515,7 @@ static bool send(cuda_device *c, int slot, const maker *m, k_program_args *a) {
 /* The launches between `from` and where the maker stands become one. */
 static void replace(cuda_device *c, uint8_t *from, const maker *m, const k_program_args *a, size_t shared_bytes) {
     launch_queue *q = &c->queue;
-    const launch_head head = {.kernel = KERNEL_k_program_plain,
+    const launch_head head = {.kernel = m->kernel,
                               .arg_bytes = sizeof *a,
                               .shared_bytes = (uint32_t)shared_bytes,
                               .threads = PROGRAM_THREADS,

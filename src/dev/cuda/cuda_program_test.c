@@ -6,6 +6,7 @@
 #include "cuda_packed.h"
 #include "program_kargs.h"
 #include "base/rng.h"
+#include "dev/kv_quant.h"
 #include "quant_samples.h"
 #include "cuda_harness.h"
 
@@ -19,11 +20,40 @@ typedef struct kind {
     int rows, past[MOST_SPANS];
     int window;
     bool apart, has_qk_norm, has_sinks; /* apart: the gate has its inputs in an order of its own */
+    kv_type cache;
 } kind;
 
 static const kind layer_kinds[] = {
-    {"q4_0, many heads", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 1024, 2816, 8, 8, 128, 1, {0}, 0, false, false, false},
-    {"q4_0, grouped, pages", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 512, 1408, 8, 2, 64, 1, {700}, 0, false, false, true},
+    {"q4_0, many heads",
+     {QUANT_Q4_0, 0},
+     {QUANT_Q4_0, 0},
+     1024,
+     2816,
+     8,
+     8,
+     128,
+     1,
+     {0},
+     0,
+     false,
+     false,
+     false,
+     KV_F16},
+    {"q4_0, grouped, pages",
+     {QUANT_Q4_0, 0},
+     {QUANT_Q4_0, 0},
+     512,
+     1408,
+     8,
+     2,
+     64,
+     1,
+     {700},
+     0,
+     false,
+     false,
+     true,
+     KV_F16},
     {"q4_0, rows",
      {QUANT_Q4_0, 0},
      {QUANT_Q4_0, 0},
@@ -37,25 +67,87 @@ static const kind layer_kinds[] = {
      0,
      false,
      true,
-     false},
-    {"q4_0, window", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 512, 512, 8, 1, 64, 2, {900, 31}, 300, false, false, false},
-    {"q8_0", {QUANT_Q8_0, 0}, {QUANT_Q8_0, 0}, 1024, 1536, 16, 4, 64, 3, {5, 511, 77}, 0, false, false, false},
-    {"exl2", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 1024, 1024, 8, 4, 128, 1, {300}, 0, false, false, false},
-    {"gptq, scattered", {QUANT_GPTQ, 52}, {QUANT_GPTQ, 52}, 1024, 768, 8, 8, 128, 2, {5, 30}, 0, true, false, false},
-    {"exl2, rows", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 512, 768, 8, 4, 64, 2, {0, 256}, 0, false, false, false},
+     false,
+     KV_F16},
+    {"q4_0, window",
+     {QUANT_Q4_0, 0},
+     {QUANT_Q4_0, 0},
+     512,
+     512,
+     8,
+     1,
+     64,
+     2,
+     {900, 31},
+     300,
+     false,
+     false,
+     false,
+     KV_F16},
+    {"q8_0", {QUANT_Q8_0, 0}, {QUANT_Q8_0, 0}, 1024, 1536, 16, 4, 64, 3, {5, 511, 77}, 0, false, false, false, KV_F16},
+    {"exl2", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 1024, 1024, 8, 4, 128, 1, {300}, 0, false, false, false, KV_F16},
+    {"gptq, scattered",
+     {QUANT_GPTQ, 52},
+     {QUANT_GPTQ, 52},
+     1024,
+     768,
+     8,
+     8,
+     128,
+     2,
+     {5, 30},
+     0,
+     true,
+     false,
+     false,
+     KV_F16},
+    {"exl2, rows", {QUANT_EXL2, 0}, {QUANT_EXL2, 0}, 512, 768, 8, 4, 64, 2, {0, 256}, 0, false, false, false, KV_F16},
 };
 /* Rows so long that a warp has several units of a tile, not as many as others. */
 static const kind wide_kinds[] = {
-    {"q4_0, wide", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 4096, 4352, 32, 4, 128, 1, {40}, 0, false, false, false},
-    {"q4_0, wide rows", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 4096, 4352, 32, 4, 128, 2, {40, 7}, 0, false, false, false},
+    {"q4_0, wide", {QUANT_Q4_0, 0}, {QUANT_Q4_0, 0}, 4096, 4352, 32, 4, 128, 1, {40}, 0, false, false, false, KV_F16},
+    {"q4_0, wide rows",
+     {QUANT_Q4_0, 0},
+     {QUANT_Q4_0, 0},
+     4096,
+     4352,
+     32,
+     4,
+     128,
+     2,
+     {40, 7},
+     0,
+     false,
+     false,
+     false,
+     KV_F16},
 };
+
+/* Caches of codes, whose new tokens are the first of a page, of a group, or within. */
+#define LAYERS                                                                                                         \
+    {QUANT_Q4_0, 0}, { QUANT_Q4_0, 0 }
+static const kind coded_kinds[] = {
+    {"q8, first token", LAYERS, 512, 512, 4, 4, 128, 1, {0}, 0, false, false, false, KV_Q8},
+    {"q8, pages", LAYERS, 512, 512, 4, 4, 128, 2, {1203, 256}, 0, false, true, true, KV_Q8},
+    {"q8, grouped, window", LAYERS, 512, 512, 8, 1, 64, 4, {700, 1279, 15, 512}, 300, false, false, false, KV_Q8},
+    {"q6, one page", LAYERS, 512, 512, 8, 2, 128, 2, {255, 37}, 0, false, false, true, KV_Q6},
+    {"q6, pages", LAYERS, 512, 512, 8, 8, 64, 3, {256, 1500, 777}, 0, false, true, false, KV_Q6},
+    {"q6, many heads of one", LAYERS, 1024, 512, 8, 1, 128, 1, {1100}, 500, false, false, false, KV_Q6},
+    {"q4, one page", LAYERS, 512, 512, 8, 8, 64, 1, {143}, 0, false, false, false, KV_Q4},
+    {"q4, pages", LAYERS, 512, 512, 4, 2, 128, 4, {16, 512, 1301, 800}, 0, false, false, false, KV_Q4},
+    {"q4, grouped, pages", LAYERS, 512, 512, 8, 4, 64, 1, {1039}, 0, false, false, true, KV_Q4},
+};
+#undef LAYERS
 
 /* How often, for time is short where the GPU is emulated. */
 typedef struct effort {
     int layers, repeats;
     size_t area; /* of words that are told; 0: as it is */
-    int wide;    /* of the wide kinds */
+    const kind *kinds;
+    int n_kinds;
 } effort;
+
+#define KINDS(of) .kinds = (of), .n_kinds = HARNESS_COUNT(of)
 
 typedef struct world {
     const kind *k;
@@ -65,8 +157,8 @@ typedef struct world {
     dev_weight weights[7];
     float *buffers[9], *norm, *cos, *sin, *sinks;
     uint8_t *keys, *values;
-    uint16_t *found_keys, *found_values; /* by a step */
-    size_t page_bytes, kv_bytes;
+    uint8_t *found_keys, *found_values; /* by a step */
+    size_t page_bytes, kv_bytes;        /* of keys, and of values, which are no longer */
     int32_t pages[MOST_SPANS][PAGES / MOST_SPANS];
     row_span spans[MOST_SPANS];
 } world;
@@ -95,7 +187,7 @@ static void open_weight(world *w, int i, const sample_format *f, int n_out, int 
     assert_int_equal(w->gpu->ops->weight_pack(w->gpu, &w->weights[i], &err), QP_OK);
 }
 
-/* Between -1 and 1, eight of each draw. */
+/* Halves between -1 and 1, eight of each draw. */
 static uint16_t *random_halves(size_t n) {
     uint16_t *halves = mem_array(n, sizeof *halves);
     uint32_t drawn[4];
@@ -107,18 +199,52 @@ static uint16_t *random_halves(size_t n) {
     return halves;
 }
 
+/* As keys of this cache are stored, or its values. */
+static kv_type type_of(const kind *k, bool is_keys) { return is_keys ? dev_key_type(k->cache) : k->cache; }
+
+static size_t group_bytes(const kind *k, bool is_keys) { return dev_kv_group_bytes(type_of(k, is_keys), k->dim); }
+
+/* Where a group of a head lies in the pages. */
+static size_t group_at(const world *w, int page, int head, int group, bool is_keys) {
+    return (size_t)page * w->page_bytes + (size_t)(head * (SLOTS / DEV_KEY_GROUP) + group) * group_bytes(w->k, is_keys);
+}
+
+/* A group's tokens: numbers near 0. */
+static void put_group(const world *w, uint8_t *group, bool is_keys, uint64_t seed) {
+    float x[128];
+    memset(group, 0, group_bytes(w->k, is_keys));
+    for (int slot = 0; slot < DEV_KEY_GROUP; slot++) {
+        for (int d = 0; d < w->k->dim; d++) {
+            const uint32_t bits = sample_bits(seed, (uint64_t)(slot * w->k->dim + d));
+            x[d] = (float)((double)bits / 2147483648.0 - 1) / 4;
+        }
+        (is_keys ? kv_put_key : kv_put_value)(group, type_of(w->k, is_keys), slot, x, w->k->dim);
+    }
+}
+
+static uint8_t *random_cache(const world *w, bool is_keys) {
+    if (w->k->cache == KV_F16) return (uint8_t *)random_halves(w->kv_bytes / 2);
+    uint8_t *cache = mem_array(w->kv_bytes, 1);
+    assert_non_null(cache);
+    for (int page = 0; page < PAGES; page++)
+        for (int i = 0; i < w->k->kv_heads * (SLOTS / DEV_KEY_GROUP); i++)
+            put_group(w, cache + group_at(w, page, 0, i, is_keys), is_keys, (uint64_t)(page * 1000 + i));
+    return cache;
+}
+
 /* What rows do not see may be anything; here it is no number. */
-static uint16_t *seen_values(const world *w, const uint16_t *values) {
+static uint8_t *seen_values(const world *w, const uint8_t *values) {
     const kind *k = w->k;
-    uint16_t *seen = mem_array(w->kv_bytes, 1);
+    const size_t token = group_bytes(k, false) / DEV_KEY_GROUP;
+    uint8_t *seen = mem_array(w->kv_bytes, 1);
     assert_non_null(seen);
     memset(seen, 0xFF, w->kv_bytes);
     for (int s = 0; s < k->rows; s++) {
         const int past = k->past[s], first = k->window && past >= k->window ? past - k->window + 1 : 0;
         for (int i = first; i < past; i++)
             for (int head = 0; head < k->kv_heads; head++) {
-                const int row = (w->pages[s][i / SLOTS] * k->kv_heads + head) * SLOTS + i % SLOTS;
-                memcpy(seen + row * k->dim, values + row * k->dim, (size_t)k->dim * sizeof *seen);
+                const size_t at = group_at(w, w->pages[s][i / SLOTS], head, 0, false) + (size_t)(i % SLOTS) * token;
+                memcpy(seen + at, values + at, token);
             }
     }
     return seen;
@@ -145,7 +271,7 @@ static void build(world *w, device *gpu, const kind *k, effort most) {
     put_random(w, w->sinks, (size_t)k->heads, 42, 1);
     put_random(w, w->cos, (size_t)(k->rows * k->dim), 43, 1);
     put_random(w, w->sin, (size_t)(k->rows * k->dim), 44, 1);
-    w->page_bytes = (size_t)kv * SLOTS * 2;
+    w->page_bytes = (size_t)(k->kv_heads * (SLOTS / DEV_KEY_GROUP)) * group_bytes(k, true);
     w->kv_bytes = w->page_bytes * PAGES;
     w->keys = take(w, w->kv_bytes);
     w->values = take(w, w->kv_bytes);
@@ -153,8 +279,10 @@ static void build(world *w, device *gpu, const kind *k, effort most) {
         for (int p = 0; p < PAGES / MOST_SPANS; p++) w->pages[s][p] = (s * (PAGES / MOST_SPANS) + p) * 7 % PAGES;
         w->spans[s] = (row_span){.row = s, .n_rows = 1, .past = k->past[s], .pages = w->pages[s]};
     }
-    w->found_keys = random_halves(w->kv_bytes / 2);
-    w->found_values = seen_values(w, w->found_keys);
+    uint8_t *values = random_cache(w, false);
+    w->found_keys = random_cache(w, true);
+    w->found_values = seen_values(w, values);
+    mem_free(values);
 }
 
 static void drop(world *w) {
@@ -205,7 +333,7 @@ static void run_products(world *w, int from, const int *which, const int *to, in
 
 static void run_attention(world *w) {
     const kind *k = w->k;
-    const kv_view kv = {.type = KV_F16,
+    const kv_view kv = {.type = k->cache,
                         .n_kv_heads = k->kv_heads,
                         .head_dim = k->dim,
                         .v_dim = k->dim,
@@ -304,23 +432,25 @@ static void every_kind(const char *library, effort most) {
     if (most.area) ((cuda_device *)(void *)gpu)->program_area = most.area;
     const bool has_programs = ((cuda_device *)(void *)gpu)->programs;
     if (library) assert_true(has_programs);
-    for (size_t i = 0; i < HARNESS_COUNT(layer_kinds) && has_programs && !most.wide; i++)
-        step_is_repeated(gpu, &layer_kinds[i], most);
-    for (int i = 0; i < most.wide && has_programs; i++) step_is_repeated(gpu, &wide_kinds[i], most);
+    for (int i = 0; i < most.n_kinds && has_programs; i++) step_is_repeated(gpu, &most.kinds[i], most);
     dev_close(gpu);
 }
 
 static void programs_compute_what_launches_do(void **state) {
     if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
-    every_kind(NULL, (effort){.layers = 3, .repeats = 3});
-    every_kind(NULL, (effort){.layers = 3, .repeats = 3, .wide = HARNESS_COUNT(wide_kinds)});
+    every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(layer_kinds)});
+    every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(wide_kinds)});
+    every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(coded_kinds)});
 }
 
 /* Where there is no room to tell, blocks meet: at first, and halfway. */
 static void programs_need_no_room(void **state) {
     if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
-    every_kind(NULL, (effort){.layers = 3, .repeats = 2, .area = 128});
-    every_kind(NULL, (effort){.layers = 3, .repeats = 2, .area = 100 << 10});
+    static const size_t areas[] = {128, 100 << 10};
+    for (size_t i = 0; i < HARNESS_COUNT(areas); i++) {
+        every_kind(NULL, (effort){.layers = 3, .repeats = 2, .area = areas[i], KINDS(layer_kinds)});
+        every_kind(NULL, (effort){.layers = 3, .repeats = 2, .area = areas[i], KINDS(coded_kinds)});
+    }
 }
 
 static void programs_need_no_luck(void **state) {
@@ -332,10 +462,11 @@ static void programs_need_no_luck(void **state) {
     if (!cuda_emulated_path(emulated, sizeof emulated)) HARNESS_SKIP("no C++ compiler for the emulated GPU");
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++) {
         cuda_emulate(cases[i].gpu);
-        every_kind(emulated, (effort){.layers = 2, .repeats = 2, .area = cases[i].area});
+        every_kind(emulated, (effort){.layers = 2, .repeats = 2, .area = cases[i].area, KINDS(layer_kinds)});
+        every_kind(emulated, (effort){.layers = 2, .repeats = 2, .area = cases[i].area, KINDS(coded_kinds)});
     }
     cuda_emulate("9 6 6");
-    every_kind(emulated, (effort){.layers = 2, .repeats = 2, .wide = 1});
+    every_kind(emulated, (effort){.layers = 2, .repeats = 2, .kinds = wide_kinds, .n_kinds = 1});
     cuda_emulate(NULL);
 }
 

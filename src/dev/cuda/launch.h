@@ -88,6 +88,7 @@
     X(k_batch_128)                                                                                                     \
     X(k_batch_merge)                                                                                                   \
     X(k_program_plain)                                                                                                 \
+    X(k_program_plain_coded)                                                                                           \
     X(k_prefill_64)                                                                                                    \
     X(k_prefill_128)                                                                                                   \
     X(k_flash_64)                                                                                                      \

@@ -15,7 +15,8 @@ enum {
     PROGRAM_MOST_SLOTS = 6,                         /* of a warp's ring, a unit each */
     PROGRAM_MOST_HEADS = 8,                         /* query heads of a KV head */
     PROGRAM_PARTS = 4,                              /* of a product */
-    PROGRAM_MOST_QUADS = 2,                         /* of ATTEND_WARPS that attend, each to a page */
+    PROGRAM_MOST_QUADS = 4,                         /* of ATTEND_WARPS that attend, each to a page */
+    PROGRAM_FEW_QUADS = 2,                          /* where memory is slower than they are: float16 */
 };
 
 enum { PROGRAM_PRODUCT, PROGRAM_ATTEND, PROGRAM_MERGE, PROGRAM_GATE };
@@ -28,6 +29,9 @@ enum { PROGRAM_FOUND, PROGRAM_PAGES, PROGRAM_PAGE_SUMS };
 
 /* Those of each family, for which there is a kernel: X(bits, group, scales). */
 #define PROGRAM_PLAIN(X) X(2, 128, PLAIN) X(4, 32, PLAIN) X(4, 128, PLAIN) X(8, 32, PLAIN)
+
+/* Caches of codes: X(elements of a head, bits of keys, of values). */
+#define PROGRAM_CODED_CACHES(X) X(128, 8, 8) X(128, 6, 6) X(128, 6, 4) X(64, 8, 8) X(64, 6, 6) X(64, 6, 4)
 
 typedef struct program_stage {
     int32_t what, waits;      /* waits: how often blocks have met when it begins; 0: it need not wait for others */
@@ -43,12 +47,12 @@ typedef struct program_stage {
     const int32_t *places; /* where each result is told; NULL: as they come */
     int64_t told_stride;
     float eps;
-    int32_t n_spans, quads;      /* of attention */
-    int32_t hears, hears_before; /* inputs were told, and what comes before */
-    int32_t is_planned;          /* attention: blocks have the plan of the stage of attention before */
-    int32_t is_placed;           /* a product: inputs are told in the order of its weights */
-    int32_t width;               /* a gate: of its rows */
-    int32_t unused[2];
+    int32_t n_spans, quads;       /* of attention */
+    int32_t hears, hears_before;  /* inputs were told, and what comes before */
+    int32_t is_planned;           /* attention: blocks have the plan of the stage of attention before */
+    int32_t is_placed;            /* a product: inputs are told in the order of its weights */
+    int32_t width;                /* a gate: of its rows */
+    int32_t key_bits, value_bits; /* attention: of the cache's elements; 16: float16 */
     union {
         packed_args product;
         struct {
@@ -110,10 +114,10 @@ typedef struct program_warp {
 /* One of a block's items of attention: some pages of a KV head. */
 typedef struct program_item {
     k_span span;
-    int32_t begin, end;                    /* all of the block's items */
+    int32_t begin, end;                    /* of the first: all of the block's items; of another: its own begin */
     int32_t next, seen;                    /* the block's next one; the first position that the row sees */
     int32_t first, behind, kv_head, index; /* pages of the row's, counted from the first one it sees */
-    int32_t pages[PROGRAM_MOST_QUADS + 2]; /* where the quads begin */
+    int32_t pages[PROGRAM_MOST_QUADS];     /* where the quads begin */
     float angles[128];                     /* cosines and sines of the row */
 } program_item;
 
@@ -150,11 +154,14 @@ PACKED_INLINE int program_product_bytes(int n_rows, int n_units, int sum, int no
     return matvec_x_bytes(n_rows, n_units) + matvec_scale_bytes(n_rows, n_units, sum) +
            matvec_part_bytes(n_rows, PROGRAM_GROUPS) + (program_squares(n_rows, n_units) + (n_rows + 1) * normed) * 4;
 }
+/* Warps that make each new key, and each new value: of codes one for each block. */
+PACKED_INLINE int program_token_warps(int dim, int bits) { return bits == 16 ? 1 : dim / 32; }
 /* Groups of the quads' warps, the queries' fragments, the fresh token, norms, and heads on their way or results of the
  * warps. */
-PACKED_INLINE int program_attend_bytes(int dim, int heads, int quads) {
-    const int turned = (PROGRAM_MOST_HEADS + 2) * dim * 4, found = quads * ATTEND_WARPS * heads * (dim + 2) * 4;
-    return quads * ATTEND_WARPS * ATTEND_GROUP * dim * 4 + dim * 64 + dim * 4 + dim * 8 +
+PACKED_INLINE int program_attend_bytes(int dim, int key_bits, int value_bits, int heads, int quads) {
+    const int turned = (PROGRAM_MOST_HEADS + 2 * program_token_warps(dim, key_bits)) * dim * 4;
+    const int found = quads * ATTEND_WARPS * heads * (dim + 2) * 4;
+    return quads * ATTEND_WARPS * attend_group_bytes(dim, key_bits, value_bits) + dim * 64 + dim * 4 + dim * 8 +
            (turned > found ? turned : found);
 }
 

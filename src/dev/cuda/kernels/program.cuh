@@ -54,25 +54,43 @@ __device__ __forceinline__ void fetch_stage(const k_program_args &a, int i) {
     commit_copies();
 }
 
-template <class FAMILY> __device__ __forceinline__ void run_stage(int i) {
+/* Attention of caches of float16, and of codes. */
+struct plain_caches {
+    static __device__ __forceinline__ void attend(const program_stage &s, int i) {
+        if (agreed(s.dim == 64))
+            run_attend<64, plain_cache<64>>(i);
+        else
+            run_attend<128, plain_cache<128>>(i);
+    }
+    static __device__ __forceinline__ void merge(int i) { run_merge<plain_pages>(i); }
+};
+struct coded_caches {
+    static __device__ __forceinline__ void attend(const program_stage &s, int i) {
+#define X(d, k, v)                                                                                                     \
+    if (agreed(s.dim == d && s.key_bits == k && s.value_bits == v)) return run_attend<d, coded_cache<d, k, v>>(i);
+        PROGRAM_CODED_CACHES(X)
+#undef X
+    }
+    static __device__ __forceinline__ void merge(int i) { run_merge<rotated_pages>(i); }
+};
+
+template <class FAMILY, class CACHES> __device__ __forceinline__ void run_stage(int i) {
     const program_stage &s = stage_of(i);
     if (agreed(s.what == PROGRAM_PRODUCT))
         FAMILY::product(i, s.kind, s.is.product.n_rows == 1);
     else if (agreed(s.what == PROGRAM_GATE))
         run_gate(i);
     else if (agreed(s.what == PROGRAM_MERGE))
-        run_merge(i);
-    else if (agreed(s.dim == 64))
-        run_attend<64>(i);
+        CACHES::merge(i);
     else
-        run_attend<128>(i);
+        CACHES::attend(s, i);
 }
 
 /* The stage that the warp has come to; false: it was the last one. Nothing is kept in registers meanwhile: stages need
  * them all, and what would be saved for them must come back past a memory that is busy with weights. */
-template <class FAMILY> __device__ __forceinline__ bool walk_stage(const k_program_args &a) {
+template <class FAMILY, class CACHES> __device__ __forceinline__ bool walk_stage(const k_program_args &a) {
     if (thread_now() / 32 == PROGRAM_WARPS - 1) fetch_stage(a, stage_now() + 1);
-    run_stage<FAMILY>(stage_now());
+    run_stage<FAMILY, CACHES>(stage_now());
     const int thread = thread_now(), next = stage_now() + 1;
     if (thread / 32 == PROGRAM_WARPS - 1) wait_copies<0>();
     __syncthreads();
@@ -83,7 +101,7 @@ template <class FAMILY> __device__ __forceinline__ bool walk_stage(const k_progr
     return true;
 }
 
-template <class FAMILY> __device__ __forceinline__ void run_program(const k_program_args &a) {
+template <class FAMILY, class CACHES> __device__ __forceinline__ void run_program(const k_program_args &a) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     program_state &state = state_of();
     if (warp == 0) copy_words(&stage_of(0), a.stages, sizeof(program_stage), lane, 32);
@@ -104,7 +122,7 @@ template <class FAMILY> __device__ __forceinline__ void run_program(const k_prog
     start_ring();
     forget_told(a.told + a.area_bytes - state.told_shift, (int64_t)__ldcg(a.met + 3) * 16);
     __syncthreads();
-    while (walk_stage<FAMILY>(a)) {
+    while (walk_stage<FAMILY, CACHES>(a)) {
     }
     if (threadIdx.x == 0) leave(a);
 }

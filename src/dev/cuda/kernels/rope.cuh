@@ -6,11 +6,12 @@
 #define DEV_CUDA_KERNELS_ROPE_CUH
 
 #include "kv.cuh"
+#include "ptx.cuh"
 
 enum { NORM_NONE, NORM_FIRST, NORM_LAST }; /* enum head_norm */
 
 static __device__ void norm_head(float *head, int dim, const float *weight, float eps) {
-    const int lane = threadIdx.x % WARP;
+    const int lane = lane_now();
     float sum = 0;
     for (int i = lane; i < dim; i += WARP) sum = __fmaf_rn(head[i], head[i], sum);
     const float scale = 1 / sqrtf(warp_sum(sum) / (float)dim + eps);
@@ -19,7 +20,7 @@ static __device__ void norm_head(float *head, int dim, const float *weight, floa
 }
 
 static __device__ void turn_head(float *head, const float *cosines, const float *sines, int half, int pairs) {
-    for (int i = threadIdx.x % WARP; i < half; i += WARP) {
+    for (int i = lane_now(); i < half; i += WARP) {
         float *x = &head[pairs ? 2 * i : i], *y = pairs ? x + 1 : x + half;
         const float a = *x, b = *y, c = cosines[i], s = sines[i];
         *x = __fmaf_rn(a, c, -__fmul_rn(b, s));

@@ -1,0 +1,172 @@
+/* program_token.cuh — the new token of a program's row: its key and value on their way into the page, and into groups
+ * of tokens that were fetched before they were there.
+ *
+ * Used by program_attend.cuh. What is stored is what rope.cu stores, bit for bit. A cache below says how its groups are
+ * fetched, scored and mixed (attend_decode.cuh, attend_coded.cuh), and how the new token comes into them. Codes are
+ * made by a warp for each block of 32 elements, all of which turn the whole head: so nobody waits for another. They
+ * stand in shared memory as a value stands in a page, [blocks][scale, codes], keys as well. */
+#ifndef KERNELS_PROGRAM_TOKEN_CUH
+#define KERNELS_PROGRAM_TOKEN_CUH
+
+#include "attend_coded.cuh"
+#include "program_tell.cuh"
+#include "rope.cuh"
+
+/* A warp's part of a new key or value: where it goes. */
+struct token_place {
+    uint8_t *fresh, *page; /* page: of the KV head */
+    int slot, piece;       /* of the page; the warp's block */
+};
+
+/* ---- float16 ---- */
+
+template <int DIM> struct plain_cache {
+    static constexpr bool IS_ROTATED = false;
+    static constexpr int KEYS = PAGE_GROUP * DIM * 2, VALUES = KEYS, TOKEN_WARPS = program_token_warps(DIM, 16);
+    static constexpr int FRESH_KEY = DIM * 2; /* bytes */
+    typedef plain_kv<f16> kv;
+
+    static __device__ __forceinline__ void fetch_keys(uint32_t to, const uint8_t *k) {
+        ::fetch_keys<DIM>(to, k, evict_first());
+    }
+    static __device__ __forceinline__ void fetch_values(uint32_t to, const uint8_t *v) {
+        ::fetch_values<DIM>(to, v, evict_first());
+    }
+    struct scores {
+        float of[2][4];
+    };
+    template <class QUERIES> static __device__ __forceinline__ scores score(uint32_t keys, QUERIES queries) {
+        scores s = {};
+        score_group<DIM>(s.of, keys, queries);
+        return s;
+    }
+    static __device__ __forceinline__ void clear_unseen(uint32_t values, int first, int seen, int pos) {
+        ::clear_unseen<DIM>(values - KEYS, first, seen, pos);
+    }
+    static __device__ __forceinline__ void mix(head_state<DIM> &h, scores &s, uint32_t values, int first, int seen,
+                                               int pos, float cap) {
+        mix_group(h, s.of, values, first, seen, pos, cap);
+    }
+    static __device__ __forceinline__ void leave(const head_state<DIM> &h, float *found, int warp, int heads) {
+        leave_heads<DIM>(h, found, warp, heads);
+    }
+
+    static __device__ __forceinline__ void put(uint32_t (*place)(int, int), uint32_t to, const uint8_t *fresh,
+                                               int token) {
+        const int lane = lane_now();
+#pragma unroll
+        for (int i = 0; i < DIM; i += 32)
+            store_shared2(to + place(i + lane, token), ((const f16 *)fresh)[i + lane].bits);
+        __syncwarp();
+    }
+    static __device__ __forceinline__ uint32_t key_place(int d, int token) {
+        return key_at(d, token / 8) + token % 8 * 2;
+    }
+    static __device__ __forceinline__ uint32_t value_place(int d, int token) {
+        return value_at<DIM>(token, d / 8) + d % 8 * 2;
+    }
+    static __device__ __forceinline__ void put_key(uint32_t keys, const uint8_t *fresh, int token) {
+        put(key_place, keys, fresh, token);
+    }
+    static __device__ __forceinline__ void put_value(uint32_t values, const uint8_t *fresh, int token) {
+        put(value_place, values, fresh, token);
+    }
+
+    static __device__ __forceinline__ void keep(uint8_t *fresh, const float *head) {
+        const int lane = lane_now();
+#pragma unroll
+        for (int i = 0; i < DIM; i += 32) put_float((f16 *)fresh + i + lane, head[i + lane]);
+    }
+    static __device__ __forceinline__ void store_key(const token_place &at, const k_kv &as, float *head) {
+        keep(at.fresh, head);
+        kv::put_key(at.page, as, at.slot, head);
+    }
+    static __device__ __forceinline__ void store_value(const token_place &at, const k_kv &as, float *head) {
+        keep(at.fresh, head);
+        kv::put_value(at.page, as, at.slot, head, NULL);
+    }
+};
+
+/* ---- codes ---- */
+
+/* A head in shared memory times `before`, by the Hadamard matrix without its factor, times `after`; by one warp. */
+template <int DIM> __device__ __forceinline__ void rotate_head(float *head, float before, float after) {
+    const int lane = lane_now();
+    float4 *at = (float4 *)head + lane;
+    float4 v = {0, 0, 0, 0};
+    if (lane < DIM / 4) v = *at;
+    float x[4] = {__fmul_rn(v.x, before), __fmul_rn(v.y, before), __fmul_rn(v.z, before), __fmul_rn(v.w, before)};
+    rotate_lanes(x, DIM);
+    if (lane < DIM / 4)
+        *at =
+            make_float4(__fmul_rn(x[0], after), __fmul_rn(x[1], after), __fmul_rn(x[2], after), __fmul_rn(x[3], after));
+    __syncwarp();
+}
+
+template <int DIM, int KEY_BITS, int VALUE_BITS> struct coded_cache : public coded_group<DIM, KEY_BITS, VALUE_BITS> {
+    typedef coded_group<DIM, KEY_BITS, VALUE_BITS> group;
+    static constexpr bool IS_ROTATED = true;
+    static constexpr int TOKEN_WARPS = program_token_warps(DIM, KEY_BITS);
+    static constexpr int FRESH_BLOCK = coded_value_block(KEY_BITS), FRESH_KEY = DIM / 32 * FRESH_BLOCK;
+    struct scores {
+        float of[4];
+    };
+    template <class QUERIES> static __device__ __forceinline__ scores score(uint32_t keys, QUERIES queries) {
+        scores s;
+        group::score(s.of, keys, queries);
+        return s;
+    }
+    static __device__ __forceinline__ void mix(head_state<DIM> &h, scores &s, uint32_t values, int first, int seen,
+                                               int pos, float cap) {
+        group::mix(h, s.of, values, first, seen, pos, cap);
+    }
+
+    static __device__ __forceinline__ void put_key(uint32_t keys, const uint8_t *fresh, int token) {
+        const int lane = lane_now();
+#pragma unroll
+        for (int b = 0; b < DIM / 32; b++) {
+            const uint8_t *from = fresh + b * FRESH_BLOCK;
+            const uint32_t to = keys + b * group::KEY_BLOCK;
+            if (lane < 4 * KEY_BITS) store_shared1(to + 2 * PAGE_GROUP + lane * PAGE_GROUP + token, from[2 + lane]);
+            if (lane == 0) store_shared2(to + 2 * token, *(const uint16_t *)from);
+        }
+        __syncwarp();
+    }
+    static __device__ __forceinline__ void put_value(uint32_t values, const uint8_t *fresh, int token) {
+        const int lane = lane_now();
+#pragma unroll
+        for (int i = 0; i < group::ROW / 2; i += 32)
+            if (i + lane < group::ROW / 2)
+                store_shared2(values + token * group::ROW + 2 * (i + lane), ((const uint16_t *)fresh)[i + lane]);
+        __syncwarp();
+    }
+
+    /* The warp's block of the head, coded, to where it is kept. */
+    template <int BITS> static __device__ __forceinline__ uint8_t *keep(const token_place &at, const float *head) {
+        uint8_t *block = at.fresh + at.piece * coded_value_block(BITS);
+        const int lane = lane_now();
+        int code;
+        const f16 scale = quantise<BITS>(&code, head[at.piece * 32 + lane]);
+        if (lane == 0) *(f16 *)block = scale;
+        put_code<BITS>(block + 2, 1, code);
+        __syncwarp();
+        return block;
+    }
+    static __device__ __forceinline__ void store_key(const token_place &at, const k_kv &, float *head) {
+        rotate_head<DIM>(head, 1, 1 / sqrtf((float)DIM));
+        const uint8_t *block = keep<KEY_BITS>(at, head);
+        const int lane = lane_now(), token = at.slot % PAGE_GROUP;
+        uint8_t *to = at.page + at.slot / PAGE_GROUP * group::KEYS + at.piece * group::KEY_BLOCK;
+        if (lane < 4 * KEY_BITS) to[2 * PAGE_GROUP + lane * PAGE_GROUP + token] = block[2 + lane];
+        if (lane == 0) ((f16 *)to)[token] = *(const f16 *)block;
+    }
+    static __device__ __forceinline__ void store_value(const token_place &at, const k_kv &, float *head) {
+        rotate_head<DIM>(head, 1, 1 / sqrtf((float)DIM));
+        const uint8_t *block = keep<VALUE_BITS>(at, head);
+        const int lane = lane_now();
+        uint8_t *to = at.page + at.slot * group::ROW + at.piece * group::VALUE_BLOCK;
+        if (lane < group::VALUE_BLOCK / 2) ((uint16_t *)to)[lane] = ((const uint16_t *)block)[lane];
+    }
+};
+
+#endif
