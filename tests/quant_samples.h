@@ -59,9 +59,12 @@ typedef struct sample {
     uint8_t *memory[QUANT_PARTS];
 } sample;
 
+/* Another one makes other matrices. */
+static uint64_t sample_salt;
+
 static inline uint32_t sample_bits(uint64_t seed, uint64_t i) {
     uint32_t out[4];
-    rng_philox(seed, 77, i, out);
+    rng_philox(seed, 77 + sample_salt, i, out);
     return out[0];
 }
 
@@ -116,7 +119,7 @@ static inline void sample_exl2(sample *s) {
     const size_t columns = (size_t)(s->m.stored_out = (s->m.n_out + 31) / 32 * 32);
     assert_true(n_in % 32 == 0 && n_in / 32 <= MOST);
     for (; row < n_in; n++) {
-        const int64_t rows = n % 3 == 2 && n_in - row >= 64 ? 64 : 32;
+        const int64_t rows = (n + sample_salt) % 3 == 2 && n_in - row >= 64 ? 64 : 32;
         const unsigned width = widths[row * 7 / n_in];
         groups[2 * n] = (uint16_t)width;
         groups[2 * n + 1] = (uint16_t)word;
@@ -129,7 +132,7 @@ static inline void sample_exl2(sample *s) {
     memcpy(sample_part(s, 3, 4 * n), groups, 4 * n);
     uint8_t *invperm = sample_part(s, 4, (size_t)n_in * 4);
     for (int64_t i = 0; i < n_in; i++) {
-        const int32_t to = (int32_t)((i * 37 + 5) % n_in); /* 37 divides no size in use */
+        const int32_t to = (int32_t)((i * 37 + 5 + (int64_t)sample_salt) % n_in); /* 37 divides no size in use */
         memcpy(invperm + 4 * i, &to, 4);
     }
 }

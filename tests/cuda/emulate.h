@@ -195,7 +195,11 @@ static inline half2 __hmul2(half2 a, half2 b) {
     const float2 x = __half22float2(a), y = __half22float2(b);
     return __floats2half2_rn(x.x * y.x, x.y * y.y);
 }
-
+static inline half2 __float2half2_rn(float x) { return __floats2half2_rn(x, x); }
+static inline half2 __hadd2(half2 a, half2 b) {
+    const float2 x = __half22float2(a), y = __half22float2(b);
+    return __floats2half2_rn(x.x + y.x, x.y + y.y);
+}
 /* Rounded once where the sums of products fit a float, as those of codes do. */
 static inline half2 __hfma2(half2 a, half2 b, half2 c) {
     const float2 x = __half22float2(a), y = __half22float2(b), z = __half22float2(c);
@@ -232,6 +236,7 @@ static inline float __uint_as_float(uint32_t bits) {
     memcpy(&x, &bits, sizeof x);
     return x;
 }
+static inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t other) { return (word & mask) | other; }
 static inline float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
 static inline float rsqrt_fast(float x) { return 1 / sqrtf(x); }
 static inline float exp2_fast(float x) {

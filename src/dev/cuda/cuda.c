@@ -6,7 +6,7 @@
  * same text, and closing and opening the model again starts anew.
  *
  * Two threads may be here at once, as one generator takes memory while another computes: each call holds the lock. */
-#include "cuda_packed.h"
+#include "cuda_mixture.h"
 #include "cuda_window.h"
 #include "images.h"
 #include "base/log.h"
@@ -235,6 +235,7 @@ static void shut(device *d) {
         cuda_give(c, c->parts);
         cuda_give(c, c->lists);
         for (int i = 0; i < 2; i++) cuda_give(c, c->blocks[i]);
+        cuda_mixture_close(c);
         if (c->pinned) c->drv.host_give(c->pinned);
         for (int i = 0; i < CUDA_ARRIVALS; i++)
             if (c->arrived[i]) c->drv.event_destroy(c->arrived[i]);

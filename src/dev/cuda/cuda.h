@@ -34,6 +34,14 @@ typedef struct cuda_window {
     int filling;
 } cuda_window;
 
+/* See cuda_mixture.c. */
+typedef struct cuda_mixtures {
+    struct cuda_mixture **list;
+    int n, n_packed; /* n_packed: experts of all matrices that are open */
+    void *pool;      /* device memory */
+    size_t pool_bytes, pool_used;
+} cuda_mixtures;
+
 typedef struct cuda_device {
     device head; /* first: a device * is a cuda_device * */
     qp_log log;
@@ -71,6 +79,7 @@ typedef struct cuda_device {
     uint8_t *program_told;            /* what their blocks tell each other: two areas */
     size_t program_area;              /* bytes of each that may be used */
     uint32_t *program_met;            /* where their blocks meet */
+    cuda_mixtures mixtures;
     /* See cuda_peer.c. */
     drv_event handed;               /* recorded behind what another GPU fetches from here */
     const struct cuda_device *peer; /* whose memory this one has asked to read, the last it was */

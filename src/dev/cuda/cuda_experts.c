@@ -1,8 +1,9 @@
 /* cuda_experts.c — mixtures of experts on the GPU: choosing, grouping, the experts' products, mixing.
  *
- * Called through the device's ops; calls launch.c and cuda_matmul.c. Results are kept for each pair of a row and an
- * expert (device.keeps_pairs), so that all experts work at once; experts.cu tells in which order they are added up. */
-#include "cuda.h"
+ * Called through the device's ops; calls launch.c, cuda_mixture.c for packed experts and cuda_matmul.c for others.
+ * Results are kept for each pair of a row and an expert (device.keeps_pairs), so that all experts work at once;
+ * experts.cu tells in which order they are added up. */
+#include "cuda_mixture.h"
 #include <string.h>
 
 enum { GROUP_THREADS = 512, THREADS = 256 };
@@ -27,8 +28,8 @@ void cuda_route(device *d, const route_args *a) {
     if (a->n_rows < 1) return;
     cuda_lock(c);
     launch_push(c, KERNEL_k_route,
-                (launch_shape){.x = a->n_rows, .threads = 32, .shared_bytes = doubles * sizeof(double)}, &args,
-                sizeof args);
+                (launch_shape){.x = a->n_rows, .threads = 32, .shared_bytes = doubles * sizeof(double), .early = true},
+                &args, sizeof args);
     cuda_unlock(c);
 }
 
@@ -38,65 +39,123 @@ void cuda_route(device *d, const route_args *a) {
 typedef struct job {
     cuda_device *c;
     const experts_args *a;
+    const cuda_mixture *mixture;
+    mixture_cut cut;
     k_groups groups;
     int n_pairs, n_active;
-    const k_expert *gate, *up, *down; /* device memory, [n_experts] each */
+    const k_expert *plain[MIXTURE_PROJECTIONS];    /* device memory, [n_experts] each */
+    const float *const *bias[MIXTURE_PROJECTIONS]; /* likewise; NULL: there is none */
 } job;
 
 static launch_shape pieces(int dim, int64_t rows) {
-    return (launch_shape){.x = (dim + THREADS - 1) / THREADS, .y = rows, .threads = THREADS};
+    return (launch_shape){.x = (dim + THREADS - 1) / THREADS, .y = rows, .threads = THREADS, .early = true};
 }
 
-static bool is_same(const cuda_weight *a, const cuda_weight *b) {
-    return a->type == b->type && a->is_tiled == b->is_tiled;
+static void write_plain(k_expert *out, const expert_weights *w, int n) {
+    for (int e = 0; e < n; e++)
+        out[e] = (k_expert){((const cuda_weight *)w->w[e].packed)->data, w->bias ? w->bias[e] : NULL};
 }
 
-/* False: they do not all lie alike. */
-static bool write_experts(k_expert *out, const expert_weights *w, int n) {
-    for (int e = 0; e < n; e++) {
-        const cuda_weight *packed = w->w[e].packed;
-        if (!is_same(packed, w->w[0].packed)) return false;
-        out[e] = (k_expert){packed->data, w->bias ? w->bias[e] : NULL};
+/* Where experts of 16 bits lie, and all biases. False: the step has failed. */
+static bool write_tables(job *j) {
+    const experts_args *a = j->a;
+    const expert_weights *const weights[] = {&a->gate, &a->up, &a->down};
+    const size_t n = (size_t)a->n_experts, plain = j->mixture->has_plain ? MIXTURE_PROJECTIONS * n : 0;
+    const bool has_bias = a->gate.bias || a->up.bias || a->down.bias;
+    const size_t bytes = plain * sizeof(k_expert) + (has_bias ? MIXTURE_PROJECTIONS * n * sizeof(float *) : 0);
+    if (!bytes) return true;
+    k_expert *host = launch_table(j->c, bytes);
+    if (!host) return false;
+    const float **biases = (const float **)(void *)(host + plain);
+    for (size_t i = 0; i < MIXTURE_PROJECTIONS; i++) {
+        if (plain) write_plain(host + i * n, weights[i], a->n_experts);
+        for (size_t e = 0; has_bias && e < n; e++) biases[i * n + e] = weights[i]->bias ? weights[i]->bias[e] : NULL;
+    }
+    const k_expert *there = launch_table_done(j->c, host, bytes);
+    for (size_t i = 0; i < MIXTURE_PROJECTIONS; i++) {
+        j->plain[i] = there + i * n;
+        if (weights[i]->bias) j->bias[i] = (const float *const *)(const void *)(there + plain) + i * n;
     }
     return true;
 }
 
-/* The experts' addresses, and which pairs each has. False: the step has failed. */
+/* Which pairs each expert has. False: the step has failed. */
 static bool group(job *j) {
     const experts_args *a = j->a;
     cuda_device *c = j->c;
-    const size_t n = (size_t)a->n_experts, lists = n * (size_t)a->n_rows, bytes = 3 * n * sizeof(k_expert);
-    k_expert *host = launch_table(c, bytes);
-    if (!host) return false;
-    if ((2 * n + lists) * sizeof(int32_t) > c->lists_bytes) {
+    const size_t n = (size_t)a->n_experts, lists = n * (size_t)a->n_rows;
+    k_share *shares = (k_share *)(void *)c->lists;
+    int32_t *rest = c->lists + (size_t)j->cut.n_shares * (sizeof *shares / sizeof *rest);
+    if ((size_t)j->cut.n_shares * sizeof *shares + (2 * n + lists) * sizeof(int32_t) > c->lists_bytes) {
         err_set(&c->failure, QP_INTERNAL, 0, "cuda: %d rows among %d experts, there is room for %d rows", a->n_rows,
                 a->n_experts, c->max_rows);
         return false;
     }
-    if (!write_experts(host, &a->gate, a->n_experts) || !write_experts(host + n, &a->up, a->n_experts) ||
-        !write_experts(host + 2 * n, &a->down, a->n_experts)) {
-        err_set(&c->failure, QP_UNSUPPORTED, 0, "cuda: experts of one layer that are stored in different ways");
-        return false;
-    }
-    j->gate = launch_table_done(c, host, bytes);
-    j->up = j->gate + n;
-    j->down = j->up + n;
     const k_group_args args = {.experts = a->experts,
-                               .active = c->lists,
-                               .counts = c->lists + n,
-                               .lists = c->lists + 2 * n,
+                               .active = rest,
+                               .counts = rest + n,
+                               .lists = rest + 2 * n,
+                               .shares = shares,
                                .n_pairs = j->n_pairs,
                                .n_experts = a->n_experts,
                                .list_stride = a->n_rows,
-                               .n_active = j->n_active};
-    launch_push(c, KERNEL_k_group, (launch_shape){.x = 1, .threads = GROUP_THREADS}, &args, sizeof args);
-    j->groups = (k_groups){args.active, args.counts, args.lists, args.list_stride, 1};
+                               .n_active = j->n_active,
+                               .n_shares = j->cut.n_shares,
+                               .rows_each = j->cut.rows_each};
+    launch_push(c, KERNEL_k_group,
+                (launch_shape){.x = 1, .threads = GROUP_THREADS, .shared_bytes = n * sizeof(uint32_t), .early = true},
+                &args, sizeof args);
+    j->groups = (k_groups){args.active, args.shares, args.counts, args.lists, args.list_stride, 1};
     return true;
 }
 
-static k_part part_of(const k_expert *experts, float *out, int width) {
-    return (k_part){.experts = experts, .out = out, .out_stride = width, .n_out = width};
+/* One projection's experts of 16 bits, or those of two that lie alike. */
+static void multiply_plain(const job *j, const cuda_grouped *g, int first, int n_parts) {
+    cuda_grouped now = *g;
+    now.n_parts = 0;
+    now.like = j->mixture->of[first].plain;
+    for (int i = 0; i < n_parts; i++) {
+        now.parts[now.n_parts] = g->parts[i];
+        now.parts[now.n_parts++].experts = j->plain[first + i];
+    }
+    if (now.like) cuda_matmul_grouped(j->c, &now);
 }
+
+static bool is_same(const cuda_weight *a, const cuda_weight *b) {
+    return a && b && a->type == b->type && a->is_tiled == b->is_tiled;
+}
+
+/* Projections [first, first + n) times g->x, all ways in which their experts are stored. */
+static void multiply(const job *j, const cuda_grouped *g, int first, int n) {
+    const cuda_mixture *m = j->mixture;
+    mixture_product p = {.x = g->x,
+                         .n_x = g->n_x,
+                         .n_in = g->n_in,
+                         .n_pairs = j->n_pairs,
+                         .chosen = j->a->experts,
+                         .groups = g->groups,
+                         .cut = j->cut};
+    const bool alike = n == 2 && is_same(m->of[first].plain, m->of[first + 1].plain);
+    const int at_once = n == 2 && m->together ? 2 : 1;
+    for (int i = 0; i < n; i += at_once) {
+        p.first = first + i;
+        p.are_made = i && m->of[first].n_families && !m->of[first].has_order && !m->of[first + 1].has_order;
+        p.n_parts = at_once;
+        for (int k = 0; k < at_once; k++)
+            p.parts[k] = (k_expert_part){.bias = j->bias[first + i + k],
+                                         .out = g->parts[i + k].out,
+                                         .out_stride = g->parts[i + k].out_stride,
+                                         .n_out = g->parts[i + k].n_out};
+        cuda_mixture_multiply(j->c, m, &p);
+    }
+    for (int i = 0; i < n; i += alike ? 2 : 1) {
+        cuda_grouped one = *g;
+        one.parts[0] = g->parts[i];
+        multiply_plain(j, &one, first + i, alike ? 2 : 1);
+    }
+}
+
+static k_part part_of(float *out, int width) { return (k_part){.out = out, .out_stride = width, .n_out = width}; }
 
 /* gate(x) and up(x) of each pair. */
 static void multiply_in(const job *j) {
@@ -105,19 +164,11 @@ static void multiply_in(const job *j) {
                       .n_x = a->weigh_input ? j->n_pairs : a->n_rows,
                       .n_in = a->dim,
                       .n_rows = a->n_rows,
-                      .n_parts = 2,
                       .n_active = j->n_active,
                       .groups = j->groups,
-                      .parts = {part_of(j->gate, a->rows_gate, a->ffn), part_of(j->up, a->rows_up, a->ffn)},
-                      .like = a->gate.w[0].packed};
+                      .parts = {part_of(a->rows_gate, a->ffn), part_of(a->rows_up, a->ffn)}};
     if (!a->weigh_input) g.groups.x_divisor = a->top_k;
-    const bool together = is_same(a->gate.w[0].packed, a->up.w[0].packed);
-    if (!together) g.n_parts = 1;
-    cuda_matmul_grouped(j->c, &g);
-    if (together) return;
-    g.parts[0] = g.parts[1];
-    g.like = a->up.w[0].packed;
-    cuda_matmul_grouped(j->c, &g);
+    multiply(j, &g, MIXTURE_GATE, 2);
 }
 
 static void activate(const job *j) {
@@ -130,7 +181,8 @@ static void activate(const job *j) {
                               .limit = a->limit};
     const int64_t blocks = (args.n + THREADS - 1) / THREADS;
     launch_push(j->c, a->kind == EXPERT_CLAMPED_GATE ? KERNEL_k_clamped_gate : KERNEL_k_gate,
-                (launch_shape){.x = blocks < 4096 ? blocks : 4096, .threads = THREADS}, &args, sizeof args);
+                (launch_shape){.x = blocks < 4096 ? blocks : 4096, .threads = THREADS, .early = true}, &args,
+                sizeof args);
 }
 
 static void multiply_out(const job *j) {
@@ -139,12 +191,10 @@ static void multiply_out(const job *j) {
                             .n_x = j->n_pairs,
                             .n_in = a->ffn,
                             .n_rows = a->n_rows,
-                            .n_parts = 1,
                             .n_active = j->n_active,
                             .groups = j->groups,
-                            .parts = {part_of(j->down, a->rows, a->dim)},
-                            .like = a->down.w[0].packed};
-    cuda_matmul_grouped(j->c, &g);
+                            .parts = {part_of(a->rows, a->dim)}};
+    multiply(j, &g, MIXTURE_DOWN, 1);
 }
 
 static void run(job *j) {
@@ -158,16 +208,28 @@ static void run(job *j) {
     launch_push(j->c, KERNEL_k_mix, pieces(a->dim, a->n_rows), &mix, sizeof mix);
 }
 
+/* Weights that were opened and not packed are rows now. */
+static void all_here(cuda_device *c, const experts_args *a) {
+    for (int e = 0; e < a->n_experts; e++) {
+        cuda_weight_here(c, &a->gate.w[e]);
+        cuda_weight_here(c, &a->up.w[e]);
+        cuda_weight_here(c, &a->down.w[e]);
+    }
+}
+
 void cuda_experts(device *d, const experts_args *a) {
     job j = {.c = cuda_of(d), .a = a, .n_pairs = a->n_rows * a->top_k};
     if (a->n_rows < 1) return;
-    for (int e = 0; e < a->n_experts; e++) {
-        cuda_weight_here(j.c, &a->gate.w[e]);
-        cuda_weight_here(j.c, &a->up.w[e]);
-        cuda_weight_here(j.c, &a->down.w[e]);
-    }
     j.n_active = j.n_pairs < a->n_experts ? j.n_pairs : a->n_experts;
     cuda_lock(j.c);
-    if (group(&j)) run(&j);
+    j.mixture = cuda_mixture_known(j.c, a);
+    cuda_unlock(j.c);
+    if (!j.mixture) all_here(j.c, a);
+    cuda_lock(j.c);
+    if (!j.mixture) j.mixture = cuda_mixture_make(j.c, a);
+    if (j.mixture) {
+        j.cut = cuda_mixture_cut(j.c, j.mixture, a);
+        if (write_tables(&j) && group(&j)) run(&j);
+    }
     cuda_unlock(j.c);
 }

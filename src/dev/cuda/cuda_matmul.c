@@ -2,7 +2,7 @@
  *
  * Called through the device's ops and by cuda_experts.c; calls launch.c. Parts of an op whose weights lie alike share a
  * launch. Rows of x become 16 bits once for the parts that want them so. */
-#include "cuda_packed.h"
+#include "cuda_mixture.h"
 #include "cuda_window.h"
 #include "base/mem.h"
 #include <string.h>
@@ -15,6 +15,7 @@ enum {
     GATE_THREADS = 256,
     MOST_TOP_K = 64, /* experts of a row */
     MOST_EXPERTS = 1024,
+    MORE_INPUTS = 8192,     /* of a row's pairs together, where units and runs are filled */
     PARTS_BYTES = 64 << 20, /* attention's */
 };
 
@@ -32,13 +33,12 @@ typedef struct room {
 static bool room_for(room *out, const cuda_device *c, int max_rows, int64_t max_in) {
     const size_t most_parts = c->gpu.memory_bytes / 64, rows = (size_t)max_rows;
     size_t width, bytes;
-    if (!mem_add((size_t)max_in, (size_t)MOST_TOP_K * K_TILE_DEPTH, &width) || !mem_mul(width, rows, &bytes) ||
-        bytes > PTRDIFF_MAX / 4)
+    if (!mem_add((size_t)max_in, MORE_INPUTS, &width) || !mem_mul(width, rows, &bytes) || bytes > PTRDIFF_MAX / 4)
         return false;
     *out = (room){.narrow = 2 * bytes,
                   .scales = rows * MOST_TOP_K * sizeof(float),
                   .parts = most_parts < PARTS_BYTES ? most_parts : PARTS_BYTES,
-                  .lists = MOST_EXPERTS * (rows + 2) * sizeof(int32_t)};
+                  .lists = MOST_EXPERTS * (rows + 2) * sizeof(int32_t) + MOST_TOP_K * rows * sizeof(k_share)};
     return true;
 }
 
@@ -77,6 +77,7 @@ qp_status cuda_reserve(device *d, int max_rows, int64_t max_in, qp_error *err) {
     cuda_lock(c);
     qp_status status = reserve(c, &r, err);
     if (status == QP_OK) status = cuda_packed_reserve(c, max_rows, max_in, err);
+    if (status == QP_OK) status = cuda_mixture_reserve(c, err);
     cuda_unlock(c);
     if (status != QP_OK) return status;
     c->max_rows = max_rows;
@@ -130,6 +131,7 @@ static void launch_exact(cuda_device *c, k_matmul_args *m, quant_id type, int64_
                 sizeof *m);
 }
 
+_Static_assert(MORE_INPUTS >= MOST_TOP_K * K_TILE_DEPTH, "a pair fills its last tile");
 _Static_assert(KERNEL_k_exact_bf16_1 - KERNEL_k_exact_f32_1 == QUANT_BF16 && QUANT_F32 == 0 &&
                    KERNEL_k_exact_bf16_8 - KERNEL_k_exact_f32_8 == QUANT_BF16 && QUANT_F16 + 1 == QUANT_BF16,
                "kernels in the order of the formats");

@@ -27,7 +27,7 @@ enum {
 
 static const struct {
     int bits, group, scales;
-    kernel_id matvec, wide, skinny;
+    kernel_id matvec, wide, skinny, few, many;
 } sames[] = {
 #define X(bits, group, scales)                                                                                         \
     {bits,                                                                                                             \
@@ -35,7 +35,9 @@ static const struct {
      PACKED_##scales,                                                                                                  \
      KERNEL_k_matvec_##bits##_##group##_##scales,                                                                      \
      KERNEL_k_wide_##bits##_##group##_##scales,                                                                        \
-     KERNEL_k_skinny_##bits##_##group##_##scales##_32},
+     KERNEL_k_skinny_##bits##_##group##_##scales##_32,                                                                 \
+     KERNEL_k_experts_few_##bits##_##group##_##scales,                                                                 \
+     KERNEL_k_experts_many_##bits##_##group##_##scales##_8},
     PACKED_SAMES(X)
 #undef X
 };
@@ -62,6 +64,8 @@ static bool set_same(cuda_packed *p, const cuda_plan *plan) {
         p->matvec = sames[i].matvec;
         p->wide = sames[i].wide;
         p->skinny = sames[i].skinny;
+        p->few = sames[i].few;
+        p->many = sames[i].many;
         p->wide_gated = gated_kernel(p->wide);
         p->sum = r->group;
         p->zero = r->is.zero;
@@ -81,6 +85,8 @@ static bool set_mixed(cuda_packed *p, const cuda_plan *plan) {
     p->matvec = KERNEL_k_matvec_mixed;
     p->wide = KERNEL_k_wide_mixed;
     p->skinny = KERNEL_k_skinny_mixed_32;
+    p->few = KERNEL_k_experts_few_mixed;
+    p->many = KERNEL_k_experts_many_mixed_8;
     p->wide_gated = KERNEL_COUNT;
     p->sum = 32;
     return true;
@@ -274,29 +280,27 @@ static packed_part part_of(const matmul_part *m, const cuda_packed *p) {
 }
 
 /* As many rows, units in flight and warps as shared memory holds: rows first, for they save reading weights again. */
-static bool fit_matvec(const cuda_device *c, packed_args *a, const cuda_packed *p, launch_shape *shape) {
-    for (int rows = a->n_rows < MATVEC_ROWS ? a->n_rows : MATVEC_ROWS; rows; rows--)
+bool cuda_packed_fit(cuda_device *c, matvec_fit *out, const cuda_packed *p, int n_rows) {
+    for (int rows = n_rows < MATVEC_ROWS ? n_rows : MATVEC_ROWS; rows; rows--)
         for (int groups = 2; groups; groups--)
             for (int depth = 4; depth > 1; depth--) {
                 const int bytes = matvec_shared(rows, p->n_units, p->sum, p->most_unit_bytes, depth, groups);
                 if (bytes > c->gpu.most_shared) continue;
-                a->rows_each = rows;
-                a->depth = depth;
-                shape->threads = groups * MATVEC_THREADS;
-                shape->shared_bytes = (size_t)bytes;
+                *out = (matvec_fit){rows, depth, groups * MATVEC_THREADS, (size_t)bytes};
                 return true;
             }
+    if (c->failure.code == QP_OK)
+        err_set(&c->failure, QP_UNSUPPORTED, 0, "cuda: a matrix of %d inputs is too wide for GPU %s",
+                p->n_units * PACKED_UNIT, c->gpu.name);
     return false;
 }
 
 static void matvec(cuda_device *c, packed_args *a, const cuda_packed *p) {
-    launch_shape shape = {.early = true};
-    if (!fit_matvec(c, a, p, &shape)) {
-        if (c->failure.code == QP_OK)
-            err_set(&c->failure, QP_UNSUPPORTED, 0, "cuda: a matrix of %d inputs is too wide for GPU %s",
-                    p->n_units * PACKED_UNIT, c->gpu.name);
-        return;
-    }
+    matvec_fit fit;
+    if (!cuda_packed_fit(c, &fit, p, a->n_rows)) return;
+    launch_shape shape = {.threads = fit.threads, .shared_bytes = fit.shared_bytes, .early = true};
+    a->rows_each = fit.rows;
+    a->depth = fit.depth;
     shape.x = a->n_tiles < c->gpu.multiprocessors ? a->n_tiles : c->gpu.multiprocessors;
     shape.y = (a->n_rows + a->rows_each - 1) / a->rows_each;
     launch_push(c, p->matvec, shape, a, sizeof *a);

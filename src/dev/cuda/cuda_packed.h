@@ -15,6 +15,7 @@ typedef struct cuda_packed {
     kernel_id matvec, wide;
     kernel_id skinny;          /* of 32 rows; 64 and 128 follow */
     kernel_id wide_gated;      /* KERNEL_COUNT: there is none */
+    kernel_id few, many;       /* of experts; many: of 8 rows, 32 and 64 follow */
     int n_units, n_tiles, sum; /* sum: inputs whose activations are summed together */
     int zero, most_unit_bytes;
     float unit;
@@ -44,6 +45,13 @@ bool cuda_packed_gate(cuda_device *c, const matmul_args *a);
 /* The same for attention, whose rows are `width` elements; tells it where. */
 bool cuda_packed_leave(cuda_device *c, k_decode_args *out, const dev_weight *next, int n_rows, int width);
 bool cuda_packed_alike(const cuda_packed *a, const cuda_packed *b);
+/* How few rows are multiplied: rows of a block, units in flight of a warp, threads. */
+typedef struct matvec_fit {
+    int rows, depth, threads;
+    size_t shared_bytes;
+} matvec_fit;
+/* False: the step has failed. */
+bool cuda_packed_fit(cuda_device *c, matvec_fit *out, const cuda_packed *p, int n_rows);
 /* Asks the driver, once, what choosing between kernels needs. */
 qp_status cuda_packed_ask(cuda_device *c, qp_error *err);
 /* Room for steps of so many rows. The lock is held. */

@@ -4,7 +4,7 @@
  * weight_pack knows what the matrix is for and lets it travel once, through cuda_window.c, in the form in which it will
  * be read: as small numbers (cuda_packed.c), as tiles of 16 bits for the tensor cores, or as rows. Formats that no
  * kernel reads are unpacked on the way, to float32 where the device is exact and to 16 bits elsewhere. */
-#include "cuda_packed.h"
+#include "cuda_mixture.h"
 #include "cuda_window.h"
 #include "base/mem.h"
 #include <math.h>
@@ -148,7 +148,13 @@ static bool wants_tiles(const device *d, quant_id type, dev_use use) {
 }
 
 static bool may_pack(const cuda_device *c, dev_use use) {
-    return !c->head.exact && use == DEV_USE_PRODUCT && c->kernels[KERNEL_k_matvec_mixed];
+    return !c->head.exact && (use == DEV_USE_PRODUCT || use == DEV_USE_EXPERT) && c->kernels[KERNEL_k_matvec_mixed];
+}
+
+static void count_expert(cuda_device *c) {
+    cuda_lock(c);
+    c->mixtures.n_packed++;
+    cuda_unlock(c);
 }
 
 qp_status cuda_weight_pack(device *d, dev_weight *out, qp_error *err) {
@@ -157,6 +163,7 @@ qp_status cuda_weight_pack(device *d, dev_weight *out, qp_error *err) {
     if (w->data || w->packed) return QP_OK;
     if (may_pack(c, out->use)) {
         ERR_TRY(cuda_packed_make(c, &w->packed, &out->stored, err));
+        if (w->packed && out->use == DEV_USE_EXPERT) count_expert(c);
         if (w->packed) return w->bytes = w->packed->bytes, QP_OK;
     }
     return load_rows(c, w, &out->stored, wants_tiles(d, w->type, out->use), err);
@@ -164,7 +171,8 @@ qp_status cuda_weight_pack(device *d, dev_weight *out, qp_error *err) {
 
 size_t cuda_weight_bytes(device *d, const quant_matrix *m, dev_use use, quant_id *as) {
     const cuda_device *c = cuda_of(d);
-    const size_t packed = may_pack(c, use) ? cuda_packed_bytes(m) : 0;
+    size_t packed = may_pack(c, use) ? cuda_packed_bytes(m) : 0;
+    if (packed && use == DEV_USE_EXPERT) packed += MIXTURE_EXPERT_BYTES;
     *as = packed ? m->type->id : type_of(c, m);
     if (packed || check(m, NULL) != QP_OK) return packed;
     return rows_bytes(*as, wants_tiles(d, *as, use), m->n_out, m->n_in);
@@ -184,6 +192,10 @@ void cuda_weight_close(device *d, dev_weight *out) {
     cuda_weight *w = out->packed;
     if (w) {
         cuda_lock(c);
+        if (out->use == DEV_USE_EXPERT) {
+            cuda_mixture_forget(c);
+            c->mixtures.n_packed -= w->packed != NULL;
+        }
         cuda_give(c, w->data);
         cuda_packed_free(c, w->packed);
         cuda_unlock(c);

@@ -98,6 +98,63 @@ PACKED_INLINE int wide_shared(int unit_bytes, int w_depth, int is_gated) {
            16 * (WIDE_X_DEPTH + WIDE_MOST_DEPTH) + WIDE_ROWS * 8;
 }
 
+/* ---- experts: experts_few.cuh and experts_many.cuh ---- */
+
+/* A packed matrix of an expert. */
+typedef struct k_packed_expert {
+    const uint8_t *tiles;
+    const int32_t *order; /* as packed_args has it */
+    const packed_unit *units;
+    int64_t tile_bytes;
+    float unit;
+    int32_t n_units, zero;
+    int32_t family; /* kernels that multiply it, by a number of the projection's own; negative: those of 16 bits */
+} k_packed_expert;
+
+typedef struct k_expert_part {
+    const k_packed_expert *experts; /* [n_experts] */
+    const float *const *bias;       /* [n_experts] or NULL */
+    float *out;
+    int64_t out_stride;
+    int32_t n_out, n_tiles;
+} k_expert_part;
+
+/* Experts of one family. Two parts: what says `experts` of the first holds for both, but for tiles. */
+typedef struct k_packed_experts_args {
+    const void *x;      /* float32; of experts_many.cuh rows that k_expert_rows has made */
+    const float *scale; /* of these */
+    int64_t x_stride;
+    k_groups groups;
+    int32_t n_in, n_parts, n_tiles, family; /* n_tiles: of all parts */
+    int32_t rows_each, depth;               /* rows of a block; units in flight */
+    int32_t most_unit_bytes, unused;
+    k_expert_part parts[2];
+} k_packed_experts_args;
+
+/* Rows of activations as float16 for experts_many.cuh, each times a power of two. */
+typedef struct k_expert_rows_args {
+    const float *x;
+    uint16_t *out;
+    float *scale;          /* what the row must be multiplied by afterwards */
+    const int32_t *chosen; /* the expert of each row of `out`, where experts have orders of their own; or NULL */
+    const k_packed_expert *experts; /* whose orders these are */
+    int64_t x_stride, out_stride;   /* out_stride: elements, a multiple of PACKED_UNIT */
+    int32_t n_in, x_divisor;        /* row r is made of row r / x_divisor of x */
+} k_expert_rows_args;
+
+enum {
+    EXPERTS_WARPS = 8,        /* of experts_many.cuh: a tile each */
+    EXPERTS_X_LINE = 512 + 64 /* bytes from a row of 256 inputs in shared memory to the next: no two in one bank */
+};
+
+/* Shared memory of experts_many.cuh: numbers of the rows, then stages of rows and units. */
+PACKED_INLINE int experts_stage(int n_rows, int unit_bytes) {
+    return n_rows * EXPERTS_X_LINE + EXPERTS_WARPS * unit_bytes;
+}
+PACKED_INLINE int experts_shared(int n_rows, int unit_bytes, int depth) {
+    return 2 * 4 * n_rows + depth * experts_stage(n_rows, unit_bytes);
+}
+
 /* ---- attention: attend_decode.cuh and attend_prefill.cuh ---- */
 
 enum { ATTEND_ROWS = 64, ATTEND_WARPS = 4, ATTEND_HEADS = 8, ATTEND_RING = 2, ATTEND_GROUP = 16 };

@@ -85,9 +85,15 @@ typedef struct k_expert {
     const float *bias;
 } k_expert;
 
+/* Rows [first, first + rows_each) of an expert's list, as far as it goes; expert -1: nothing. */
+typedef struct k_share {
+    int32_t expert, first;
+} k_share;
+
 /* What is multiplied by which rows, where experts take turns: all NULL and 0 otherwise. */
 typedef struct k_groups {
     const int32_t *active; /* [gridDim.z]: an expert each, -1: none */
+    const k_share *shares; /* [gridDim.y], for packed ones: no block has nothing to do but the last */
     const int32_t *counts; /* [n_experts] */
     const int32_t *lists;  /* [n_experts][list_stride]: the rows of `out`; a row of x is that divided by x_divisor */
     int32_t list_stride, x_divisor;
@@ -192,7 +198,9 @@ typedef struct k_route_args {
 typedef struct k_group_args {
     const int32_t *experts;
     int32_t *active, *counts, *lists;
+    k_share *shares;
     int32_t n_pairs, n_experts, list_stride, n_active;
+    int32_t n_shares, rows_each; /* of a share */
 } k_group_args;
 
 /* weigh: out[pair] = weights[pair] x[pair / top_k]; mix: out[row] = sum over its pairs of weights[pair] x[pair]. */

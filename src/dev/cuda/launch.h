@@ -60,8 +60,11 @@
 
 /* Kernels that need what not every GPU has; a device may lack them. X is defined where this stands. */
 #define FAST_SKINNY(name) X(k_skinny_##name##_32) X(k_skinny_##name##_64) X(k_skinny_##name##_128)
+#define FAST_EXPERTS(name)                                                                                             \
+    X(k_experts_few_##name) X(k_experts_many_##name##_8) X(k_experts_many_##name##_32) X(k_experts_many_##name##_64)
 #define FAST_SAME(bits, group, scales)                                                                                 \
     X(k_matvec_##bits##_##group##_##scales)                                                                            \
+    FAST_EXPERTS(bits##_##group##_##scales)                                                                            \
     X(k_wide_##bits##_##group##_##scales) FAST_SKINNY(bits##_##group##_##scales)
 #define FAST_GATE(bits, group, scales) X(k_wide_gated_##bits##_##group##_##scales)
 #define FAST_KERNELS                                                                                                   \
@@ -97,7 +100,9 @@
     X(k_turn_64_one)                                                                                                   \
     X(k_turn_128)                                                                                                      \
     X(k_turn_128_one)                                                                                                  \
-    X(k_matvec_mixed) X(k_wide_mixed) FAST_SKINNY(mixed) PACKED_SAMES(FAST_SAME) PACKED_GATES(FAST_GATE)
+    X(k_expert_rows)                                                                                                   \
+    X(k_matvec_mixed)                                                                                                  \
+    FAST_EXPERTS(mixed) X(k_wide_mixed) FAST_SKINNY(mixed) PACKED_SAMES(FAST_SAME) PACKED_GATES(FAST_GATE)
 
 typedef enum kernel_id {
 #define X(name) KERNEL_##name,

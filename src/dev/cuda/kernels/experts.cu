@@ -93,6 +93,7 @@ static __device__ void weigh(const k_route_args &a, const double *scores, const 
 KERNEL k_route(const k_route_args a) {
     DYNAMIC_SHARED(double, scores);
     double *choice = scores + a.n_experts;
+    take_turn();
     int32_t *experts = a.experts + (int64_t)blockIdx.x * a.top_k;
     score(scores, a, a.logits + (int64_t)blockIdx.x * a.n_experts);
     for (int i = threadIdx.x; i < a.n_experts; i += WARP) choice[i] = scores[i] + (a.bias ? a.bias[i] : 0);
@@ -112,30 +113,56 @@ KERNEL k_route(const k_route_args a) {
     weigh(a, scores, experts, a.weights + (int64_t)blockIdx.x * a.top_k);
 }
 
-/* One block: each warp lists the pairs of some experts, then the first lists the experts that have any. */
-KERNEL k_group(const k_group_args a) {
+/* Where a lane's n entries begin among those of all lanes; *all: how many these are. */
+static __device__ int place_of(int n, int *all) {
     const int lane = threadIdx.x % WARP;
-    for (int e = threadIdx.x / WARP; e < a.n_experts; e += blockDim.x / WARP) {
-        int n = 0;
-        for (int first = 0; first < a.n_pairs; first += WARP) {
-            const int pair = first + lane;
-            const bool is_ours = pair < a.n_pairs && a.experts[pair] == e;
-            const unsigned ours = __ballot_sync(ALL_LANES, is_ours);
-            if (is_ours) a.lists[(int64_t)e * a.list_stride + n + __popc(ours & ((1u << lane) - 1))] = pair;
-            n += __popc(ours);
-        }
-        if (lane == 0) a.counts[e] = n;
+    int end = n;
+    for (int step = 1; step < WARP; step *= 2) {
+        const int before = __shfl_sync(ALL_LANES, end, lane < step ? lane : lane - step);
+        if (lane >= step) end += before;
+    }
+    *all = __shfl_sync(ALL_LANES, end, WARP - 1);
+    return end - n;
+}
+
+/* Which experts have any pairs, and their shares, by one warp. */
+static __device__ void list_active(const k_group_args &a, const uint32_t *counts) {
+    const int lane = threadIdx.x % WARP;
+    int n_active = 0, n_shares = 0;
+    for (int first = 0; first < a.n_experts; first += WARP) {
+        const int e = first + lane, n = e < a.n_experts ? (int)counts[e] : 0;
+        const int shares = a.n_shares ? (n + a.rows_each - 1) / a.rows_each : 0;
+        int all;
+        const int active = n_active + place_of(n > 0, &all);
+        n_active += all;
+        const int share = n_shares + place_of(shares, &all);
+        n_shares += all;
+        if (n && active < a.n_active) a.active[active] = e;
+        for (int i = 0; i < shares && share + i < a.n_shares; i++) a.shares[share + i] = {e, i * a.rows_each};
+    }
+    for (int i = n_active + lane; i < a.n_active; i += WARP) a.active[i] = -1;
+    for (int i = n_shares + lane; i < a.n_shares; i += WARP) a.shares[i] = {-1, 0};
+}
+
+/* One block. An expert's pairs come in the order in which threads get there: no result hangs on it. Shared memory:
+ * n_experts words. */
+KERNEL k_group(const k_group_args a) {
+    DYNAMIC_SHARED(uint32_t, counts);
+    take_turn();
+    for (int e = threadIdx.x; e < a.n_experts; e += blockDim.x) counts[e] = 0;
+    __syncthreads();
+    for (int pair = threadIdx.x; pair < a.n_pairs; pair += blockDim.x) {
+        const int e = a.experts[pair];
+        a.lists[(int64_t)e * a.list_stride + atomicAdd(&counts[e], 1)] = pair;
     }
     __syncthreads();
-    if (threadIdx.x) return;
-    int n = 0;
-    for (int e = 0; e < a.n_experts && n < a.n_active; e++)
-        if (a.counts[e]) a.active[n++] = e;
-    for (; n < a.n_active; n++) a.active[n] = -1;
+    for (int e = threadIdx.x; e < a.n_experts; e += blockDim.x) a.counts[e] = (int32_t)counts[e];
+    if (threadIdx.x < WARP) list_active(a, counts);
 }
 
 /* Grid: [pieces of a row][pairs]. */
 KERNEL k_weigh(const k_pairs_args a) {
+    take_turn();
     const float *x = a.x + (int64_t)(blockIdx.y / a.top_k) * a.dim;
     const float weight = a.weights[blockIdx.y];
     float *out = a.out + (int64_t)blockIdx.y * a.dim;
@@ -145,6 +172,7 @@ KERNEL k_weigh(const k_pairs_args a) {
 /* Grid: [pieces of a row][rows]. */
 KERNEL k_mix(const k_pairs_args a) {
     const int64_t first = (int64_t)blockIdx.y * a.top_k;
+    take_turn();
     for (int64_t i = thread_index(); i < a.dim; i += thread_count()) {
         float sum = 0;
         for (int k = 0; k < a.top_k; k++)

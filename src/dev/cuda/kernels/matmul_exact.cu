@@ -23,6 +23,7 @@ template <class T, int ROWS> static __device__ void multiply(const k_matmul_args
         list = a.groups.lists + (int64_t)e * a.groups.list_stride;
         w = (const T *)p.experts[e].w;
         bias = p.experts[e].bias;
+        if (!w) return;
     }
     const int lane = threadIdx.x % WARP, row = (int)blockIdx.y * ROWS;
     const int64_t first = ((int64_t)((int)blockIdx.x - a.first[index]) * WARPS + threadIdx.x / WARP) * OUTPUTS;

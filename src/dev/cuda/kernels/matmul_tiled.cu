@@ -80,7 +80,7 @@ static __device__ bool find_work(work *out, const k_matmul_args &a) {
     out->list = a.groups.lists + (int64_t)e * a.groups.list_stride;
     out->w = p->experts[e].w;
     out->bias = p->experts[e].bias;
-    return true;
+    return out->w != NULL;
 }
 
 /* Sums of this warp's eighth of the inputs. */

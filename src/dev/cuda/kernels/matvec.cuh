@@ -6,16 +6,45 @@
  * batch of tiles meet in shared memory in a fixed order.
  *
  * The ring is filled before the kernel waits for the one before it, and small enough that two kernels' blocks fit one
- * multiprocessor: the memory works while activations change hands. */
+ * multiprocessor: the memory works while activations change hands. experts_few.cuh does the same for experts, whose
+ * weights are known only then: what it has in place of packed_args tells the same things, each by a function here. */
 #ifndef KERNELS_MATVEC_CUH
 #define KERNELS_MATVEC_CUH
 
 #include "unit_dot.cuh"
 
+/* ---- what is multiplied ---- */
+
+__device__ __forceinline__ const float *row_of(const packed_args &a, int row) { return a.x + row * a.x_stride; }
+
+__device__ __forceinline__ const uint8_t *tile_of(const packed_args &a, int tile, size_t tile_bytes) {
+    int p = 0;
+    while (tile >= a.parts[p].n_tiles) tile -= a.parts[p++].n_tiles;
+    return a.parts[p].tiles + tile * tile_bytes;
+}
+
+/* What becomes of a sum over all slices. */
+__device__ __forceinline__ float finish_output(const packed_part &to, int out, float sum, float unit) {
+    sum = __fmul_rn(sum, unit);
+    return to.bias ? __fadd_rn(sum, __ldg(to.bias + out)) : sum;
+}
+
+/* The sum of output r of a tile. */
+__device__ __forceinline__ void put_output(const packed_args &a, int tile, int r, int row, float sum) {
+    int p = 0;
+    while (tile >= a.parts[p].n_tiles) tile -= a.parts[p++].n_tiles;
+    const packed_part &to = a.parts[p];
+    const int out = tile * PACKED_ROWS + r;
+    if (out >= to.n_out) return;
+    float *at = to.out + row * to.out_stride + out;
+    sum = finish_output(to, out, sum, a.unit);
+    *at = to.add ? __fadd_rn(__ldcg(at), sum) : sum;
+}
+
 /* ---- activations ---- */
 
-__device__ __forceinline__ void read_inputs(float v[8], const packed_args &a, int row, int k) {
-    const float *x = a.x + row * a.x_stride;
+template <class ARGS> __device__ __forceinline__ void read_inputs(float v[8], const ARGS &a, int row, int k) {
+    const float *x = row_of(a, row);
     if (!a.order && k + 8 <= a.n_in && !(a.x_stride & 3)) {
         const float4 lo = __ldcg((const float4 *)(x + k)), hi = __ldcg((const float4 *)(x + k + 4));
         v[0] = lo.x, v[1] = lo.y, v[2] = lo.z, v[3] = lo.w, v[4] = hi.x, v[5] = hi.y, v[6] = hi.z, v[7] = hi.w;
@@ -89,8 +118,8 @@ __device__ __forceinline__ void store_digits(const float v[PIECES][8], const dig
     }
 }
 
-template <int GROUP>
-__device__ __forceinline__ void stage_inputs(const packed_args &a, uint32_t digits, float *scales, int *sums) {
+template <int GROUP, class ARGS>
+__device__ __forceinline__ void stage_inputs(const ARGS &a, uint32_t digits, float *scales, int *sums) {
     const int width = a.n_units * PACKED_UNIT, column = width + 64, per_row = width / 8;
     for (int i = threadIdx.x; i < a.n_rows * per_row; i += blockDim.x) {
         const int row = i / per_row, k = (i - row * per_row) * 8;
@@ -106,32 +135,27 @@ __device__ __forceinline__ void stage_inputs(const packed_args &a, uint32_t digi
 /* ---- weights ---- */
 
 /* What a warp streams: the units of its slice of tile after tile. */
-template <class UNITS> struct unit_stream {
+template <class UNITS, class ARGS> struct unit_stream {
     UNITS units;
     const uint8_t *from;
     uint64_t policy;
     uint32_t ring, slot; /* slot: to be filled next */
     int tile, end_tile, step, unit, end_unit, depth;
 
-    __device__ __forceinline__ void begin_tile(const packed_args &a, int warp) {
+    __device__ __forceinline__ void begin_tile(const ARGS &a, int warp) {
         if (tile >= end_tile) return;
-        int p = 0, t = tile;
-        while (t >= a.parts[p].n_tiles) t -= a.parts[p++].n_tiles;
         const int slice = (warp + 3 * tile) % PACKED_SLICES;
         unit = packed_slice(slice, a.n_units), end_unit = packed_slice(slice + 1, a.n_units);
-        from = a.parts[p].tiles + t * units.tile_bytes() + units.offset(unit) + threadIdx.x % 32 * 16;
+        from = tile_of(a, tile, units.tile_bytes()) + units.offset(unit) + threadIdx.x % 32 * 16;
     }
-    __device__ __forceinline__ void next(const packed_args &a, int warp) {
+    __device__ __forceinline__ void next(const ARGS &a, int warp) {
         while (tile < end_tile && unit == end_unit) { /* a slice may be empty */
             tile += step;
             begin_tile(a, warp);
         }
         if (tile < end_tile) {
-            const uint32_t to = ring + slot * units.slot_bytes() + threadIdx.x % 32 * 16;
-            const int bytes = units.bytes(unit), whole = bytes / 512 * 512;
-#pragma unroll
-            for (int i = 0; i < whole; i += 512) copy_async16(to + i, from + i, policy);
-            if ((int)threadIdx.x % 32 * 16 < bytes - whole) copy_async16(to + whole, from + whole, policy);
+            const int bytes = units.bytes(unit);
+            copy_unit(ring + slot * units.slot_bytes() + threadIdx.x % 32 * 16, from, bytes, policy);
             from += bytes;
             unit++;
         }
@@ -151,55 +175,39 @@ template <class UNITS> struct unit_stream {
 
 /* ---- results ---- */
 
-/* What becomes of a sum over all slices. */
-__device__ __forceinline__ float finish_output(const packed_part &to, int out, float sum, float unit) {
-    sum = __fmul_rn(sum, unit);
-    return to.bias ? __fadd_rn(sum, __ldg(to.bias + out)) : sum;
-}
-
 /* Slices meet in ascending order; `count` tiles from `tile` on lie in `part`. */
-__device__ __forceinline__ void store_tiles(const packed_args &a, const float *part, int tile, int count,
-                                            int first_row) {
+template <class ARGS>
+__device__ __forceinline__ void store_tiles(const ARGS &a, const float *part, int tile, int count, int first_row) {
     for (int i = threadIdx.x; i < count * a.n_rows * PACKED_ROWS; i += blockDim.x) {
         const int r = i % PACKED_ROWS, row = i / PACKED_ROWS % a.n_rows, n = i / PACKED_ROWS / a.n_rows;
         const float *from = part + (n * PACKED_SLICES * a.n_rows + row) * MATVEC_PART + r;
         float sum = 0;
 #pragma unroll
         for (int s = 0; s < PACKED_SLICES; s++) sum += from[s * a.n_rows * MATVEC_PART];
-        int p = 0, t = tile + n;
-        while (t >= a.parts[p].n_tiles) t -= a.parts[p++].n_tiles;
-        const packed_part &to = a.parts[p];
-        const int out = t * PACKED_ROWS + r;
-        if (out >= to.n_out) continue;
-        float *at = to.out + (first_row + row) * to.out_stride + out;
-        sum = finish_output(to, out, sum, a.unit);
-        *at = to.add ? __fadd_rn(__ldcg(at), sum) : sum;
+        put_output(a, tile + n, r, first_row + row, sum);
     }
 }
 
-template <class UNITS, int NT> __device__ __forceinline__ void matvec(packed_args a) {
+/* Tiles [first, end) times the block's rows, whose results begin at `row`. */
+template <class UNITS, int NT, class ARGS>
+__device__ __forceinline__ void multiply_tiles(const ARGS &a, int first, int end, int row) {
     SHARED_MEMORY(shared);
     constexpr int GROUP = UNITS::SUM;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int groups = blockDim.x / (32 * PACKED_SLICES), group = warp / PACKED_SLICES,
               in_batch = MATVEC_BATCH * groups;
-    const int width = a.n_units * PACKED_UNIT, row = blockIdx.y * a.rows_each;
-    a.n_rows = min(a.rows_each, a.n_rows - row);
-    a.x += row * a.x_stride;
+    const int width = a.n_units * PACKED_UNIT;
     float *scales = (float *)(shared + matvec_x_bytes(a.rows_each, a.n_units));
     int *sums = (int *)(scales + a.n_rows * a.n_units * 2);
     float *part = (float *)((uint8_t *)scales + matvec_scale_bytes(a.rows_each, a.n_units, GROUP));
-    const int first = (int)((int64_t)blockIdx.x * a.n_tiles / gridDim.x);
-    const int end = (int)((int64_t)(blockIdx.x + 1) * a.n_tiles / gridDim.x);
 
     const UNITS units(a);
-    unit_stream<UNITS> stream{units};
+    unit_stream<UNITS, ARGS> stream{units};
     stream.ring = shared_address(part) + matvec_part_bytes(a.rows_each, groups) + warp * a.depth * units.slot_bytes();
     stream.slot = 0, stream.tile = first + group, stream.end_tile = end, stream.step = groups;
     stream.unit = stream.end_unit = 0, stream.depth = a.depth;
     stream.policy = evict_first();
     stream.begin_tile(a, warp);
-    let_next_start();
     for (int i = 0; i < a.depth - 1; i++) stream.next(a, warp);
 
     wait_for_previous();
@@ -238,6 +246,16 @@ template <class UNITS, int NT> __device__ __forceinline__ void matvec(packed_arg
         store_tiles(a, part, batch, count, row);
         if (batch + in_batch < end) __syncthreads();
     }
+}
+
+template <class UNITS, int NT> __device__ __forceinline__ void matvec(packed_args a) {
+    const int row = blockIdx.y * a.rows_each;
+    a.n_rows = min(a.rows_each, a.n_rows - row);
+    a.x += row * a.x_stride;
+    const int first = (int)((int64_t)blockIdx.x * a.n_tiles / gridDim.x);
+    const int end = (int)((int64_t)(blockIdx.x + 1) * a.n_tiles / gridDim.x);
+    let_next_start();
+    multiply_tiles<UNITS, NT>(a, first, end, row);
 }
 
 #endif

@@ -182,6 +182,12 @@ __device__ __forceinline__ uint4 load_relaxed16(const void *from) {
 
 /* ---- numbers ---- */
 
+/* word & mask | other, which the compiler makes two instructions. */
+__device__ __forceinline__ uint32_t and_or(uint32_t word, uint32_t mask, uint32_t other) {
+    uint32_t r;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(r) : "r"(word), "r"(mask), "r"(other));
+    return r;
+}
 __device__ __forceinline__ float max_nan(float a, float b) {
     float m;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b));

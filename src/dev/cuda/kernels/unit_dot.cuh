@@ -201,11 +201,20 @@ __device__ __forceinline__ void unit_dot(float y[NT][2], uint32_t unit, const x_
 
 /* ---- how the units of a tile follow each other ---- */
 
+/* A unit on its way into shared memory, by a warp whose lanes give places 16 bytes apart. */
+__device__ __forceinline__ void copy_unit(uint32_t to, const uint8_t *from, int bytes, uint64_t policy) {
+    const int whole = bytes / 512 * 512;
+#pragma unroll
+    for (int i = 0; i < whole; i += 512) copy_async16(to + i, from + i, policy);
+    if ((int)threadIdx.x % 32 * 16 < bytes - whole) copy_async16(to + whole, from + whole, policy);
+}
+
 /* All of one kind. */
 template <int BITS, int GROUP, int SCALES> struct same_units {
     static constexpr int SUM = GROUP, BYTES = packed_unit_bytes(BITS, SCALES, GROUP);
     int n, zero;
-    __device__ __forceinline__ same_units(const packed_args &a) : n(a.n_units), zero(a.zero) {}
+    /* ARGS: packed_args, or what an expert has in their place (experts.cuh) */
+    template <class ARGS> __device__ __forceinline__ same_units(const ARGS &a) : n(a.n_units), zero(a.zero) {}
     __device__ __forceinline__ size_t tile_bytes() const { return (size_t)n * BYTES; }
     __device__ __forceinline__ uint32_t offset(int u) const { return u * BYTES; }
     __device__ __forceinline__ int bytes(int) const { return BYTES; }
@@ -222,7 +231,8 @@ struct mixed_units {
     const packed_unit *table;
     size_t tile;
     int slot;
-    __device__ __forceinline__ mixed_units(const packed_args &a)
+    template <class ARGS>
+    __device__ __forceinline__ mixed_units(const ARGS &a)
         : table(a.units), tile(a.tile_bytes), slot(a.most_unit_bytes) {}
     __device__ __forceinline__ size_t tile_bytes() const { return tile; }
     __device__ __forceinline__ uint32_t offset(int u) const { return __ldg(&table[u].offset); }

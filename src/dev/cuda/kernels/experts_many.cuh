@@ -1,0 +1,191 @@
+/* experts_many.cuh — more rows times the packed weights of their experts: a product for each share of an expert's list.
+ *
+ * Instances are spelled in experts_many.cu. Each of a block's warps has a tile of 16 outputs, all units of the inputs
+ * in their order, and all of the block's rows: nothing is summed apart, so a row's bits do not depend on the others,
+ * nor on how many rows a block takes. Weights become the first operands of products of 16 x 8 x 16 in registers
+ * (operands.cuh); rows were made float16 by k_expert_rows, in the order in which lanes want them. Both come through
+ * shared memory a unit at a time, several units ahead: a warp's own weights, and rows for all. */
+#ifndef KERNELS_EXPERTS_MANY_CUH
+#define KERNELS_EXPERTS_MANY_CUH
+
+#include "../fast_kargs.h"
+#include "heads.cuh"
+#include "operands.cuh"
+
+/* ---- rows ---- */
+
+/* All threads get the greatest of everybody's. */
+__device__ __forceinline__ float greatest_of_block(float m, float *room) {
+#pragma unroll
+    for (int o = 16; o; o >>= 1) m = max_nan(m, __shfl_xor_sync(~0u, m, o));
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = m;
+    __syncthreads();
+    m = room[0];
+    for (int i = 1; i < (int)blockDim.x / 32; i++) m = max_nan(m, room[i]);
+    return m;
+}
+
+/* Of 32 inputs lane t of four takes 4 t .. 4 t + 3 of either 16, the first and third before the others: 16 bytes. */
+__device__ __forceinline__ void put_expert_row(const k_expert_rows_args &a) {
+    __shared__ float room[32];
+    const int row = blockIdx.x;
+    take_turn();
+    const float *x = a.x + row / a.x_divisor * a.x_stride;
+    const k_packed_expert *is = a.chosen ? a.experts + __ldcg(a.chosen + row) : NULL;
+    const int32_t *order = is ? is->order : NULL;
+    const int width = order ? is->n_units * PACKED_UNIT : (int)a.out_stride;
+    float m = 0;
+    for (int k = threadIdx.x; k < a.n_in; k += blockDim.x) m = max_nan(m, fabsf(__ldcg(x + k)));
+    m = greatest_of_block(m, room);
+    const float scale = ldexpf(1, min(m > 0 && m < INFINITY ? 13 - ilogbf(m) : 0, 126));
+    if (threadIdx.x == 0) a.scale[row] = 1 / scale;
+    for (int piece = threadIdx.x; piece < width / 8; piece += blockDim.x) {
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int k = piece / 4 * 32 + i / 4 * 16 + piece % 4 * 4 + i % 4;
+            const int from = order ? __ldg(order + k) : k < a.n_in ? k : -1;
+            v[i] = from < 0 ? 0 : __ldcg(x + from) * scale;
+        }
+        *(uint4 *)(a.out + row * a.out_stride + piece * 8) =
+            make_uint4(pack_half(v[0], v[2]), pack_half(v[1], v[3]), pack_half(v[4], v[6]), pack_half(v[5], v[7]));
+    }
+}
+
+/* ---- products ---- */
+
+/* What a warp multiplies, and where the block's stages are. */
+template <class UNITS, int ROWS> struct expert_tile {
+    const UNITS units;
+    const k_packed_experts_args &a;
+    const uint8_t *tile;
+    const int *x_rows; /* [ROWS], in shared memory */
+    uint32_t stages;
+    int n_units, stage_bytes;
+    uint64_t policy;
+
+    __device__ __forceinline__ expert_tile(const k_packed_experts_args &args, const k_packed_expert &is)
+        : units(with_slot(args, is)), a(args), n_units(is.n_units), policy(evict_first()) {}
+    /* What units are made of: the expert's, but places for the greatest unit of all. */
+    struct with_slot {
+        const packed_unit *units;
+        int64_t tile_bytes;
+        int n_units, zero, most_unit_bytes;
+        __device__ __forceinline__ with_slot(const k_packed_experts_args &args, const k_packed_expert &is)
+            : units(is.units), tile_bytes(is.tile_bytes), n_units(is.n_units), zero(is.zero),
+              most_unit_bytes(args.most_unit_bytes) {}
+    };
+    __device__ __forceinline__ uint32_t rows_at(int stage) const { return stages + stage * stage_bytes; }
+    __device__ __forceinline__ uint32_t unit_at(int stage) const {
+        return rows_at(stage) + ROWS * EXPERTS_X_LINE + (int)threadIdx.x / 32 * units.slot_bytes();
+    }
+    /* Unit u of the warp's tile, and its part of the rows' inputs of that unit. */
+    __device__ __forceinline__ void ask(int u, int stage) const {
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        if (u < n_units) {
+            const uint16_t *x = (const uint16_t *)a.x + u * PACKED_UNIT + lane * 8;
+            copy_unit(unit_at(stage) + lane * 16, tile + units.offset(u) + lane * 16, units.bytes(u), policy);
+#pragma unroll
+            for (int r = 0; r < ROWS; r += EXPERTS_WARPS)
+                copy_async16(rows_at(stage) + (r + warp) * EXPERTS_X_LINE + lane * 16,
+                             x + x_rows[r + warp] * a.x_stride, policy);
+        }
+        commit_copies();
+    }
+    __device__ __forceinline__ void wait() const {
+        if (a.depth == 4)
+            wait_copies<2>();
+        else if (a.depth == 3)
+            wait_copies<1>();
+        else
+            wait_copies<0>();
+    }
+};
+
+/* Products of 32 inputs; x: this lane's of the first eight rows. */
+template <int COLUMNS>
+__device__ __forceinline__ void multiply_32(float d[COLUMNS][4], const uint32_t first[4], const uint32_t second[4],
+                                            uint32_t x) {
+    constexpr int AT_ONCE = COLUMNS < 4 ? COLUMNS : 4;
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n += AT_ONCE) {
+        uint4 v[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) v[i] = load_shared16(x + (n + i) * 8 * EXPERTS_X_LINE);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) mma_half(d[n + i], first, v[i].x, v[i].y);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) mma_half(d[n + i], second, v[i].z, v[i].w);
+    }
+}
+
+/* Outputs g and g + 8 of a tile, of rows 2 t and 2 t + 1 of each eight. */
+template <int COLUMNS>
+__device__ __forceinline__ void put_expert_outputs(const k_packed_experts_args &a, const k_expert_part &to, int expert,
+                                                   int tile, const float d[COLUMNS][4], const int *pairs,
+                                                   const int *x_rows, int n_rows) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const float *bias = to.bias ? to.bias[expert] : NULL;
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int row = n * 8 + 2 * t + i % 2, out = tile * PACKED_ROWS + g + i / 2 * 8;
+            if (row >= n_rows || out >= to.n_out) continue;
+            const float y = __fmul_rn(d[n][i], __ldcg(a.scale + x_rows[row]));
+            to.out[pairs[row] * to.out_stride + out] = bias ? __fadd_rn(y, __ldg(bias + out)) : y;
+        }
+}
+
+template <class UNITS, int COLUMNS> __device__ __forceinline__ void experts_many(const k_packed_experts_args &a) {
+    SHARED_MEMORY(shared);
+    constexpr int ROWS = 8 * COLUMNS;
+    int *pairs = (int *)shared, *x_rows = pairs + ROWS;
+    take_turn();
+    const int e = __ldcg(&a.groups.shares[blockIdx.y].expert), first = __ldcg(&a.groups.shares[blockIdx.y].first);
+    if (e < 0) return;
+    const int tile = blockIdx.x * EXPERTS_WARPS + threadIdx.x / 32;
+    const bool is_more = tile >= a.parts[0].n_tiles && a.n_parts > 1, is_there = tile < a.n_tiles;
+    const k_expert_part &part = a.parts[is_more];
+    const k_packed_expert &is = part.experts[e];
+    if (is.family != a.family) return;
+    const int n_rows = min(ROWS, __ldcg(a.groups.counts + e) - first);
+    if ((int)threadIdx.x < ROWS) { /* rows that are not there repeat the last */
+        const int pair =
+            __ldcg(a.groups.lists + (int64_t)e * a.groups.list_stride + first + min((int)threadIdx.x, n_rows - 1));
+        pairs[threadIdx.x] = pair;
+        x_rows[threadIdx.x] = pair / a.groups.x_divisor;
+    }
+    const int in_part =
+        min(tile - (is_more ? a.parts[0].n_tiles : 0), (part.n_out + PACKED_ROWS - 1) / PACKED_ROWS - 1);
+    expert_tile<UNITS, ROWS> w(a, is);
+    w.tile = is.tiles + in_part * w.units.tile_bytes();
+    w.x_rows = x_rows;
+    w.stages = shared_address(x_rows + ROWS);
+    w.stage_bytes = experts_stage(ROWS, w.units.slot_bytes());
+    operand_maker<UNITS> maker(w.units, is.unit);
+    const int lane = threadIdx.x % 32;
+    float d[COLUMNS][4] = {};
+    __syncthreads();
+    for (int u = 0; u < a.depth - 1; u++) w.ask(u, u);
+    int stage = 0, next = a.depth - 1;
+    for (int u = 0; u < w.n_units; u++) {
+        w.wait();
+        __syncthreads(); /* all has come, and nobody reads the stage any more that is filled now */
+        w.ask(u + a.depth - 1, next);
+        const uint32_t unit = w.unit_at(stage), x = w.rows_at(stage) + lane / 4 * EXPERTS_X_LINE + lane % 4 * 16;
+#pragma unroll
+        for (int b = 0; b < 4; b++) {
+            uint32_t operands[4][4];
+#pragma unroll
+            for (int q = 0; q < 4; q++) maker.make(operands, unit, u, b, q);
+            multiply_32<COLUMNS>(d, operands[0], operands[1], x + b * 128);
+            multiply_32<COLUMNS>(d, operands[2], operands[3], x + b * 128 + 64);
+        }
+        stage = stage + 1 == a.depth ? 0 : stage + 1;
+        next = next + 1 == a.depth ? 0 : next + 1;
+    }
+    if (is_there) put_expert_outputs<COLUMNS>(a, part, e, in_part, d, pairs, x_rows, n_rows);
+}
+
+#endif
