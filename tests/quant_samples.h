@@ -27,12 +27,15 @@ static const sample_format sample_formats[] = {
     {QUANT_GPTQ, 40}, {QUANT_MXFP4, 0},
 };
 
-/* Floats of 8 bits, by the weights that share a scale: a matrix, a row, 128 x 128. GPUs alone keep them. */
+/* Floats of 8 bits, by the weights that share a scale: a matrix, a row, 128 x 128, which GPUs alone keep; and MXFP4 in
+ * two tensors, whose scales are sensible. */
 enum { SAMPLE_TENSOR, SAMPLE_CHANNEL, SAMPLE_BLOCK };
-static const sample_format sample_floats[] = {
-    {QUANT_FP8_E4M3, SAMPLE_TENSOR}, {QUANT_FP8_E4M3, SAMPLE_CHANNEL}, {QUANT_FP8_E4M3, SAMPLE_BLOCK}};
+static const sample_format sample_floats[] = {{QUANT_FP8_E4M3, SAMPLE_TENSOR},
+                                              {QUANT_FP8_E4M3, SAMPLE_CHANNEL},
+                                              {QUANT_FP8_E4M3, SAMPLE_BLOCK},
+                                              {QUANT_MXFP4_ROWS, 0}};
 
-/* What GPUs keep as they are: whole numbers, all but the last, whose scales are powers; and floats. */
+/* What GPUs keep as they are: whole numbers, all but the last, whose scales are any powers of two; and floats. */
 enum {
     SAMPLE_FORMATS = HARNESS_COUNT(sample_formats),
     SAMPLE_WHOLE = SAMPLE_FORMATS - 1,
@@ -180,8 +183,17 @@ static inline void sample_fp8(sample *s, int variant) {
     }
 }
 
+/* Powers of two around those of real weights. */
+static inline void sample_mxfp4(sample *s) {
+    const size_t weights = (size_t)(s->m.n_out * s->m.n_in);
+    s->m.row_step = 1;
+    sample_part(s, 0, weights / 2);
+    uint8_t *scales = sample_part(s, 1, weights / 32);
+    for (size_t i = 0; i < weights / 32; i++) scales[i] = (uint8_t)(115 + scales[i] % 8);
+}
+
 /* variant: bits of GPTQ, plus 16 for a scattered order, 32 for symmetric ones; of FP8 as sample_floats has it; ignored
- * elsewhere. n_in a multiple of 256, of FP8 of 32. */
+ * elsewhere. n_in a multiple of 256, of FP8 and MXFP4_ROWS of 32. */
 static inline void sample_open(sample *s, quant_id id, int variant, int64_t n_out, int64_t n_in) {
     *s = (sample){.m = {.type = quant_type_of(id), .n_out = n_out, .n_in = n_in}};
     if (id == QUANT_EXL2)
@@ -192,6 +204,8 @@ static inline void sample_open(sample *s, quant_id id, int variant, int64_t n_ou
         sample_gptq(s, 4, false, false);
     else if (id == QUANT_FP8_E4M3)
         sample_fp8(s, variant);
+    else if (id == QUANT_MXFP4_ROWS)
+        sample_mxfp4(s);
     else
         sample_blocks(s, sample_goldens);
     qp_error err = {0};

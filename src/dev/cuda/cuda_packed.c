@@ -193,6 +193,11 @@ size_t cuda_packed_bytes(const quant_matrix *m) {
     return bytes;
 }
 
+/* Powers of two that float16 does not hold are seen on the way only. Nobody has such weights, but a file may. */
+static bool overflows(const cuda_packed *p, const cuda_plan *plan) {
+    return plan->runs[0].is.scales == QUANT_SCALES_POWER && !isfinite(p->most);
+}
+
 static qp_status make(cuda_device *c, cuda_packed **out, const cuda_plan *plan, const quant_matrix *m, qp_error *err) {
     cuda_packed is;
     if (!describe(&is, plan)) return QP_OK;
@@ -200,7 +205,7 @@ static qp_status make(cuda_device *c, cuda_packed **out, const cuda_plan *plan, 
     if (!p) return err_no_memory(err, sizeof *p, "a packed matrix");
     *p = is;
     const qp_status status = load(c, p, plan, m, err);
-    if (status != QP_OK) {
+    if (status != QP_OK || overflows(p, plan)) {
         cuda_lock(c);
         cuda_packed_free(c, p);
         cuda_unlock(c);

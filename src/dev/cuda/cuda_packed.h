@@ -28,7 +28,7 @@ typedef struct cuda_packed {
     uint64_t layout;          /* hash of what order and units hold: equal ones can share a launch */
 } cuda_packed;
 
-/* Whether this matrix can be kept so; makes *out then. */
+/* Makes *out if this matrix can be kept so. */
 qp_status cuda_packed_make(cuda_device *c, cuda_packed **out, const quant_matrix *m, qp_error *err);
 /* What it would take of the GPU's memory; 0: it cannot be kept so. */
 size_t cuda_packed_bytes(const quant_matrix *m);

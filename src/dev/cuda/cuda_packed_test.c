@@ -332,6 +332,27 @@ static void few_rows_are_multiplied_without_a_gpu(void **state) {
     cuda_emulate(NULL);
 }
 
+/* The plan did not know of them: it has room for fewer bytes. */
+static void scales_that_are_too_great_are_unpacked(void **state) {
+    char emulated[4096];
+    sample s;
+    dev_weight w;
+    qp_error err;
+    if (!cuda_emulated_path(emulated, sizeof emulated)) HARNESS_SKIP("no C++ compiler for the emulated GPU");
+    cuda_emulate("9 4 1");
+    device *gpu = open_from(emulated);
+    sample_open(&s, QUANT_MXFP4_ROWS, 0, 48, 256);
+    s.memory[1][1 + 77] = 160;
+    assert_int_equal(gpu->ops->weight_open(gpu, &w, &s.m, &err), QP_OK);
+    assert_int_equal(gpu->ops->weight_pack(gpu, &w, &err), QP_OK);
+    const cuda_weight *is = w.packed;
+    assert_true(!is->packed && is->data && is->type == QUANT_BF16);
+    gpu->ops->weight_close(gpu, &w);
+    sample_close(&s);
+    dev_close(gpu);
+    cuda_emulate(NULL);
+}
+
 static void every_format_is_multiplied(void **state) {
     device *gpu = open_gpu();
     for (size_t f = 0; f < SAMPLE_PACKED; f++) {
@@ -350,9 +371,11 @@ static void large_matrices_are_multiplied(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_rows_are_multiplied_without_a_gpu), cmocka_unit_test(every_format_is_multiplied),
-        cmocka_unit_test(large_matrices_are_multiplied), cmocka_unit_test(norms_and_gates_hand_over),
-        cmocka_unit_test(attention_hands_over)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(few_rows_are_multiplied_without_a_gpu),
+                                       cmocka_unit_test(scales_that_are_too_great_are_unpacked),
+                                       cmocka_unit_test(every_format_is_multiplied),
+                                       cmocka_unit_test(large_matrices_are_multiplied),
+                                       cmocka_unit_test(norms_and_gates_hand_over),
+                                       cmocka_unit_test(attention_hands_over)};
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = PACKED_ROWS, HALF = QUANT_TILE_DEPTH };
+enum { ROWS = PACKED_ROWS, HALF = QUANT_TILE_DEPTH, NARROW = 5 /* bits of a code out of a table */ };
 
 _Static_assert((int)PACKED_ROWS == (int)QUANT_TILE_ROWS, "a tile is a tile");
 
@@ -23,19 +23,39 @@ static int kernel_group(int group) {
     return 0;
 }
 
+/* Whether values out of the table are numbers of so many bits with a sign. */
+static bool fits_bits(const quant_run *is, int bits) {
+    for (int i = 0; i < 16; i++) {
+        const int value = is->table[i] - is->zero;
+        if (value < -(1 << (bits - 1)) || value >= 1 << (bits - 1)) return false;
+    }
+    return true;
+}
+
+/* What is looked up becomes codes as wide as the kernels for mixed units have them. */
+static void plan_table(cuda_run *r) {
+    const bool is_own = r->scales == PACKED_PLAIN && r->group >= 32;
+    r->bits = is_own && fits_bits(&r->is, NARROW) ? NARROW : 8;
+    if (r->bits == 8) return;
+    r->lowest = r->is.zero - (1 << (r->bits - 1));
+    r->is.zero -= r->lowest;
+}
+
 static bool plan_run(cuda_run *r, const quant_matrix *m, int64_t k) {
     static const int scales[] = {[QUANT_SCALES_PLAIN] = PACKED_PLAIN,
                                  [QUANT_SCALES_ZERO] = PACKED_ZERO,
                                  [QUANT_SCALES_MIN] = PACKED_MIN,
                                  [QUANT_SCALES_SUPER] = PACKED_SUPER,
                                  [QUANT_SCALES_SUPER_MIN] = PACKED_SUPER_MIN,
-                                 [QUANT_SCALES_POWER] = -1};
+                                 [QUANT_SCALES_POWER] = PACKED_PLAIN};
     if (!m->type->run(&r->is, m, k)) return false;
-    r->bits = r->is.table ? 8 : r->is.bits;
+    r->bits = r->is.bits;
+    r->lowest = 0;
     r->group = kernel_group(r->is.group);
     r->scales = r->is.codes == QUANT_CODES_E4M3 ? PACKED_E4M3 : scales[r->is.scales];
+    if (r->is.table) plan_table(r);
     const int64_t units = (r->is.end - r->is.begin + PACKED_UNIT - 1) / PACKED_UNIT;
-    if (!r->group || r->scales < 0 || r->is.end > INT32_MAX || (r->is.end - r->is.begin) % HALF) return false;
+    if (!r->group || r->is.end > INT32_MAX || (r->is.end - r->is.begin) % HALF) return false;
     r->n_units = (int)units;
     r->unit_bytes = packed_unit_bytes(r->bits, r->scales, r->group);
     return true;
@@ -156,9 +176,9 @@ static void put_block(uint8_t *unit, const quant_tile t[2], int b, int bits, boo
     }
 }
 
-static void look_up(quant_tile *t, const uint8_t *table) {
+static void look_up(quant_tile *t, const uint8_t *table, int lowest) {
     for (int row = 0; row < ROWS; row++)
-        for (int k = 0; k < HALF; k++) t->code[row][k] = table[t->code[row][k]];
+        for (int k = 0; k < HALF; k++) t->code[row][k] = (uint8_t)(table[t->code[row][k]] - lowest);
 }
 
 /* ---- scales ---- */
@@ -177,6 +197,18 @@ static uint16_t greatest(uint16_t most, const uint16_t *d) {
         most = bits > most ? bits : most;
     }
     return most;
+}
+
+/* 2^(exponent - 128) as a float16: nothing below 2^-24, infinite where it is for the greatest code. */
+static void powers_to_halves(uint16_t d[ROWS]) {
+    enum { ONE = 128, LEAST = ONE - 24, NORMAL = ONE - 14, MOST = ONE + 12 };
+    for (int i = 0; i < ROWS; i++) {
+        const int e = d[i];
+        d[i] = e > MOST      ? 0x7C00
+               : e >= NORMAL ? (uint16_t)((e - NORMAL + 1) << 10)
+               : e >= LEAST  ? (uint16_t)(1 << (e - LEAST))
+                             : 0;
+    }
 }
 
 static void take_scales(scales_now *now, const quant_tile *t, int half) {
@@ -230,6 +262,7 @@ static void put_unit(uint8_t *to, const cuda_run *r, const quant_matrix *m, int6
             const int in_unit = b * PACKED_BLOCK + h * HALF, in_group = (int)((at - r->is.begin) % r->is.group);
             if (at >= r->is.end) continue;
             m->type->tile(&t[h], m, &r->is, row, at);
+            if (r->is.scales == QUANT_SCALES_POWER) powers_to_halves(t[h].d[0]);
             if (!in_unit) put_super(scales, r, &t[0]);
             if (!in_group || r->is.group < HALF) take_scales(now, &t[h], 0);
             if (in_unit % r->group == 0) put_scales(scales, r, now, in_unit / r->group);
@@ -237,7 +270,7 @@ static void put_unit(uint8_t *to, const cuda_run *r, const quant_matrix *m, int6
                 take_scales(now, &t[h], 1);
                 put_scales(scales, r, now, in_unit / r->group + 1);
             }
-            if (r->is.table) look_up(&t[h], r->is.table);
+            if (r->is.table) look_up(&t[h], r->is.table, r->lowest);
         }
         put_block(to, t, b, r->bits, r->scales == PACKED_E4M3);
     }

@@ -1,8 +1,8 @@
 /* pack_cuda.h — re-laying a quantised matrix for the GPU's kernels for small numbers (kernels/packed.h).
  *
  * Called by cuda_weights.c on threads of the host, a range of tiles at a time into pinned memory, so that a model is
- * never held twice. Formats whose values come out of a table become codes of 8 bits; a format that cannot be told in
- * small numbers and a scale has no plan. */
+ * never held twice. Formats whose values come out of a table become codes of 8 bits, or of 5 where these hold them
+ * (MXFP4); a format that cannot be told in small numbers and a scale has no plan. */
 #ifndef DEV_CUDA_PACK_CUDA_H
 #define DEV_CUDA_PACK_CUDA_H
 
@@ -14,6 +14,7 @@ enum { PACK_MOST_RUNS = 64 };
 typedef struct cuda_run {
     quant_run is;
     int bits, group, scales; /* as the kernels know them */
+    int lowest;              /* of values out of a table: what codes are above it */
     int first_unit, n_units;
     int unit_bytes;
     size_t offset; /* in a tile */
@@ -38,7 +39,8 @@ typedef struct cuda_extremes {
 
 /* Tiles [first, first + n) into n * tile_bytes at `to`. */
 cuda_extremes pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matrix *m, int first, int n);
-/* No weight of a matrix with such scales is greater. */
+/* No weight of a matrix with such scales is greater. Infinite: a scale is, for it was a NaN or a power of two that
+ * float16 does not hold. */
 float pack_cuda_bound(const cuda_plan *p, cuda_extremes most);
 
 #endif

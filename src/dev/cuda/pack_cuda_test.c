@@ -206,6 +206,33 @@ static void a_nan_becomes_its_groups_scale(void **state) {
     sample_close(&s);
 }
 
+/* Powers of two are float16 as far as these go. */
+static void powers_of_two_are_kept(void **state) {
+    enum { ROWS = 256 };
+    sample s;
+    cuda_plan p;
+    bool possible;
+    float row[32];
+    sample_open(&s, QUANT_MXFP4_ROWS, 0, ROWS, 32);
+    for (int e = 0; e < ROWS; e++) s.memory[1][1 + e] = (uint8_t)e;
+    assert_int_equal(pack_cuda_plan(&p, &possible, &s.m, NULL), QP_OK);
+    assert_true(possible);
+    assert_int_equal(p.runs[0].bits, 5);
+    for (int e = 0; e < ROWS; e++) {
+        uint8_t tile[2 << 13];
+        assert_true(p.tile_bytes <= sizeof tile);
+        const cuda_extremes most = pack_cuda_tiles(tile, &p, &s.m, e / 16, 1);
+        assert_int_equal(isfinite(pack_cuda_bound(&p, most)) != 0, e / 16 * 16 + 15 <= 140);
+        s.m.type->unpack_row(row, &s.m, e);
+        for (int k = 0; k < 32 && e <= 140; k++) {
+            const double right = e < 104 ? 0 : (double)row[k];
+            assert_true(!isgreater(fabs(weight_at(&p.runs[0], tile, e % 16, k) - right), 0));
+        }
+    }
+    pack_cuda_free(&p);
+    sample_close(&s);
+}
+
 static void what_is_no_small_numbers_has_no_plan(void **state) {
     static const quant_id ids[] = {QUANT_F32, QUANT_BF16, QUANT_FP8_E5M2};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
@@ -231,9 +258,8 @@ static void a_plan_needs_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_reads_back),
-        cmocka_unit_test(a_nan_becomes_its_groups_scale),
-        cmocka_unit_test(what_is_no_small_numbers_has_no_plan),
+        cmocka_unit_test(every_format_reads_back), cmocka_unit_test(a_nan_becomes_its_groups_scale),
+        cmocka_unit_test(powers_of_two_are_kept),  cmocka_unit_test(what_is_no_small_numbers_has_no_plan),
         cmocka_unit_test(a_plan_needs_memory),
     };
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);

@@ -9,8 +9,6 @@
 #include "../fast_kargs.h"
 #include "matvec.cuh"
 
-enum { EXPERTS_FEW_ROWS = 4 };
-
 /* What packed_args is elsewhere. */
 struct expert_work {
     const float *x;
@@ -22,16 +20,13 @@ struct expert_work {
     float unit;
     int expert, first_tiles;           /* of the first part */
     const uint8_t *tiles, *more_tiles; /* of either */
-    int pairs[EXPERTS_FEW_ROWS], x_divisor;
+    const int32_t *pairs;              /* of the rows */
+    int x_divisor;
     const k_expert_part *parts;
 };
 
-__device__ __forceinline__ int pair_of(const expert_work &a, int row) {
-    return row == 0 ? a.pairs[0] : row == 1 ? a.pairs[1] : row == 2 ? a.pairs[2] : a.pairs[3];
-}
-
 __device__ __forceinline__ const float *row_of(const expert_work &a, int row) {
-    return a.x + pair_of(a, row) / a.x_divisor * a.x_stride;
+    return a.x + __ldcg(a.pairs + row) / a.x_divisor * a.x_stride;
 }
 
 __device__ __forceinline__ const uint8_t *tile_of(const expert_work &a, int tile, size_t tile_bytes) {
@@ -44,7 +39,8 @@ __device__ __forceinline__ void put_output(const expert_work &a, int tile, int r
     const int out = (is_first ? tile : tile - a.first_tiles) * PACKED_ROWS + r;
     if (out >= to.n_out) return;
     sum = __fmul_rn(sum, a.unit);
-    to.out[pair_of(a, row) * to.out_stride + out] = to.bias ? __fadd_rn(sum, __ldg(to.bias[a.expert] + out)) : sum;
+    to.out[__ldcg(a.pairs + row) * to.out_stride + out] =
+        to.bias ? __fadd_rn(sum, __ldg(to.bias[a.expert] + out)) : sum;
 }
 
 /* False: there is nothing for this block. */
@@ -52,11 +48,9 @@ __device__ __forceinline__ bool find_expert_work(expert_work &w, const k_packed_
     const int e = __ldcg(&a.groups.shares[blockIdx.y].expert), row = __ldcg(&a.groups.shares[blockIdx.y].first);
     if (e < 0) return false;
     const k_packed_expert &is = a.parts[0].experts[e];
-    const int32_t *list = a.groups.lists + (int64_t)e * a.groups.list_stride + row;
     if (is.family != a.family) return false;
     w.n_rows = min(a.rows_each, __ldcg(a.groups.counts + e) - row);
-#pragma unroll
-    for (int i = 0; i < EXPERTS_FEW_ROWS; i++) w.pairs[i] = __ldcg(list + min(i, w.n_rows - 1));
+    w.pairs = a.groups.lists + (int64_t)e * a.groups.list_stride + row;
     w.x = (const float *)a.x, w.x_stride = a.x_stride, w.x_divisor = a.groups.x_divisor;
     w.order = is.order, w.units = is.units, w.tile_bytes = is.tile_bytes;
     w.n_in = a.n_in, w.rows_each = a.rows_each, w.depth = a.depth, w.most_unit_bytes = a.most_unit_bytes;

@@ -168,11 +168,11 @@ template <class UNITS, int COLUMNS> __device__ __forceinline__ void experts_many
     float d[COLUMNS][4] = {};
     __syncthreads();
     for (int u = 0; u < a.depth - 1; u++) w.ask(u, u);
-    int stage = 0, next = a.depth - 1;
+    int stage = 0;
     for (int u = 0; u < w.n_units; u++) {
         w.wait();
         __syncthreads(); /* all has come, and nobody reads the stage any more that is filled now */
-        w.ask(u + a.depth - 1, next);
+        w.ask(u + a.depth - 1, (stage ? stage : a.depth) - 1);
         const uint32_t unit = w.unit_at(stage), x = w.rows_at(stage) + lane / 4 * EXPERTS_X_LINE + lane % 4 * 16;
 #pragma unroll
         for (int b = 0; b < 4; b++) {
@@ -183,7 +183,6 @@ template <class UNITS, int COLUMNS> __device__ __forceinline__ void experts_many
             multiply_32<COLUMNS>(d, operands[2], operands[3], x + b * 128 + 64);
         }
         stage = stage + 1 == a.depth ? 0 : stage + 1;
-        next = next + 1 == a.depth ? 0 : next + 1;
     }
     if (is_there) put_expert_outputs<COLUMNS>(a, part, e, in_part, d, pairs, x_rows, n_rows);
 }
