@@ -4,6 +4,7 @@
  * Results are kept for each pair of a row and an expert (device.keeps_pairs), so that all experts work at once;
  * experts.cu tells in which order they are added up. */
 #include "cuda_mixture.h"
+#include <math.h>
 #include <string.h>
 
 enum { GROUP_THREADS = 512, THREADS = 256 };
@@ -126,7 +127,7 @@ static bool is_same(const cuda_weight *a, const cuda_weight *b) {
 }
 
 /* Projections [first, first + n) times g->x, all ways in which their experts are stored. */
-static void multiply(const job *j, const cuda_grouped *g, int first, int n) {
+static void multiply(const job *j, const cuda_grouped *g, const k_gated_inputs *gate, int first, int n) {
     const cuda_mixture *m = j->mixture;
     mixture_product p = {.x = g->x,
                          .n_x = g->n_x,
@@ -134,7 +135,8 @@ static void multiply(const job *j, const cuda_grouped *g, int first, int n) {
                          .n_pairs = j->n_pairs,
                          .chosen = j->a->experts,
                          .groups = g->groups,
-                         .cut = j->cut};
+                         .cut = j->cut,
+                         .gate = *gate};
     const bool alike = n == 2 && is_same(m->of[first].plain, m->of[first + 1].plain);
     const int at_once = n == 2 && m->together ? 2 : 1;
     for (int i = 0; i < n; i += at_once) {
@@ -168,7 +170,18 @@ static void multiply_in(const job *j) {
                       .groups = j->groups,
                       .parts = {part_of(a->rows_gate, a->ffn), part_of(a->rows_up, a->ffn)}};
     if (!a->weigh_input) g.groups.x_divisor = a->top_k;
-    multiply(j, &g, MIXTURE_GATE, 2);
+    multiply(j, &g, &(k_gated_inputs){0}, MIXTURE_GATE, 2);
+}
+
+/* Whether the product behind the gate does what it does; *out is how. */
+static bool leave_gate(const job *j, k_gated_inputs *out) {
+    const experts_args *a = j->a;
+    if (j->mixture->of[MIXTURE_DOWN].plain) return false;
+    if (a->kind == EXPERT_CLAMPED_GATE)
+        *out = (k_gated_inputs){.up = a->rows_up, .alpha = a->alpha, .limit = a->limit, .more = 1};
+    else if (a->act == ACT_SILU)
+        *out = (k_gated_inputs){.up = a->rows_up, .alpha = 1, .limit = INFINITY};
+    return out->up;
 }
 
 static void activate(const job *j) {
@@ -187,6 +200,8 @@ static void activate(const job *j) {
 
 static void multiply_out(const job *j) {
     const experts_args *a = j->a;
+    k_gated_inputs gate = {0};
+    if (!leave_gate(j, &gate)) activate(j);
     const cuda_grouped g = {.x = a->rows_gate,
                             .n_x = j->n_pairs,
                             .n_in = a->ffn,
@@ -194,7 +209,7 @@ static void multiply_out(const job *j) {
                             .n_active = j->n_active,
                             .groups = j->groups,
                             .parts = {part_of(a->rows, a->dim)}};
-    multiply(j, &g, MIXTURE_DOWN, 1);
+    multiply(j, &g, &gate, MIXTURE_DOWN, 1);
 }
 
 static void run(job *j) {
@@ -203,7 +218,6 @@ static void run(job *j) {
     const k_pairs_args mix = {a->rows, a->weigh_input ? NULL : a->weights, a->out, a->dim, a->top_k};
     if (a->weigh_input) launch_push(j->c, KERNEL_k_weigh, pieces(a->dim, j->n_pairs), &weigh, sizeof weigh);
     multiply_in(j);
-    activate(j);
     multiply_out(j);
     launch_push(j->c, KERNEL_k_mix, pieces(a->dim, a->n_rows), &mix, sizeof mix);
 }

@@ -232,6 +232,7 @@ static void make_rows(cuda_device *c, const cuda_projection *of, k_packed_expert
                                      .scale = c->scales,
                                      .chosen = of->has_order ? p->chosen : NULL,
                                      .experts = of->experts,
+                                     .gate = p->gate,
                                      .x_stride = p->n_in,
                                      .out_stride = (int64_t)stride_of(of),
                                      .n_in = p->n_in,
@@ -253,7 +254,8 @@ void cuda_mixture_multiply(cuda_device *c, const cuda_mixture *m, const mixture_
                                .groups = p->groups,
                                .n_in = p->n_in,
                                .n_parts = p->n_parts,
-                               .rows_each = p->cut.rows_each};
+                               .rows_each = p->cut.rows_each,
+                               .gate = p->gate};
     for (int i = 0; i < p->n_parts; i++) {
         a.parts[i] = p->parts[i];
         a.parts[i].experts = m->of[p->first + i].experts;

@@ -47,6 +47,7 @@ typedef struct mixture_product {
     k_groups groups;
     mixture_cut cut;
     bool are_made; /* the rows of the product before, which needed no order either */
+    k_gated_inputs gate;
     int first, n_parts;
     k_expert_part parts[2]; /* bias, out, out_stride, n_out */
 } mixture_product;

@@ -111,6 +111,14 @@ typedef struct k_packed_expert {
     int32_t family; /* kernels that multiply it, by a number of the projection's own; negative: those of 16 bits */
 } k_packed_expert;
 
+/* Inputs that a gate has not seen yet: of x, which are its own, min(x, limit) / (1 + exp(-alpha x)), times those of
+ * `up` within +-limit and `more` above them. */
+typedef struct k_gated_inputs {
+    const float *up; /* as x lies; NULL: x are the inputs */
+    float alpha, limit, more;
+    int32_t unused;
+} k_gated_inputs;
+
 typedef struct k_expert_part {
     const k_packed_expert *experts; /* [n_experts] */
     const float *const *bias;       /* [n_experts] or NULL */
@@ -128,6 +136,7 @@ typedef struct k_packed_experts_args {
     int32_t n_in, n_parts, n_tiles, family; /* n_tiles: of all parts */
     int32_t rows_each, depth;               /* rows of a block; units in flight */
     int32_t most_unit_bytes, unused;
+    k_gated_inputs gate; /* not of experts_many.cuh, whose rows have seen it */
     k_expert_part parts[2];
 } k_packed_experts_args;
 
@@ -138,8 +147,9 @@ typedef struct k_expert_rows_args {
     float *scale;          /* what the row must be multiplied by afterwards */
     const int32_t *chosen; /* the expert of each row of `out`, where experts have orders of their own; or NULL */
     const k_packed_expert *experts; /* whose orders these are */
-    int64_t x_stride, out_stride;   /* out_stride: elements, a multiple of PACKED_UNIT */
-    int32_t n_in, x_divisor;        /* row r is made of row r / x_divisor of x */
+    k_gated_inputs gate;
+    int64_t x_stride, out_stride; /* out_stride: elements, a multiple of PACKED_UNIT */
+    int32_t n_in, x_divisor;      /* row r is made of row r / x_divisor of x */
 } k_expert_rows_args;
 
 enum {

@@ -6,7 +6,7 @@
 #ifndef KERNELS_EXPERTS_FEW_CUH
 #define KERNELS_EXPERTS_FEW_CUH
 
-#include "../fast_kargs.h"
+#include "gated_inputs.cuh"
 #include "matvec.cuh"
 
 /* What packed_args is elsewhere. */
@@ -17,16 +17,22 @@ struct expert_work {
     const packed_unit *units;
     int64_t tile_bytes;
     int n_in, n_rows, rows_each, depth, n_units, zero, most_unit_bytes;
-    float unit;
     int expert, first_tiles;           /* of the first part */
     const uint8_t *tiles, *more_tiles; /* of either */
     const int32_t *pairs;              /* of the rows */
     int x_divisor;
     const k_expert_part *parts;
+    const k_gated_inputs *gate;
 };
 
-__device__ __forceinline__ const float *row_of(const expert_work &a, int row) {
-    return a.x + __ldcg(a.pairs + row) / a.x_divisor * a.x_stride;
+__device__ __forceinline__ void read_inputs(float v[8], const expert_work &a, int row, int k) {
+    const int64_t at = __ldcg(a.pairs + row) / a.x_divisor * a.x_stride;
+    read_eight_of(v, a.x + at, a, k);
+    if (!a.gate->up) return;
+    float up[8];
+    read_eight_of(up, a.gate->up + at, a, k);
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] = gated_input(*a.gate, v[i], up[i]);
 }
 
 __device__ __forceinline__ const uint8_t *tile_of(const expert_work &a, int tile, size_t tile_bytes) {
@@ -38,7 +44,7 @@ __device__ __forceinline__ void put_output(const expert_work &a, int tile, int r
     const k_expert_part &to = a.parts[is_first ? 0 : 1];
     const int out = (is_first ? tile : tile - a.first_tiles) * PACKED_ROWS + r;
     if (out >= to.n_out) return;
-    sum = __fmul_rn(sum, a.unit);
+    sum = __fmul_rn(sum, __ldg(&a.parts[0].experts[a.expert].unit)); /* not kept: registers are few */
     to.out[__ldcg(a.pairs + row) * to.out_stride + out] =
         to.bias ? __fadd_rn(sum, __ldg(to.bias[a.expert] + out)) : sum;
 }
@@ -54,10 +60,10 @@ __device__ __forceinline__ bool find_expert_work(expert_work &w, const k_packed_
     w.x = (const float *)a.x, w.x_stride = a.x_stride, w.x_divisor = a.groups.x_divisor;
     w.order = is.order, w.units = is.units, w.tile_bytes = is.tile_bytes;
     w.n_in = a.n_in, w.rows_each = a.rows_each, w.depth = a.depth, w.most_unit_bytes = a.most_unit_bytes;
-    w.n_units = is.n_units, w.zero = is.zero, w.unit = is.unit;
+    w.n_units = is.n_units, w.zero = is.zero;
     w.expert = e, w.first_tiles = a.parts[0].n_tiles;
     w.tiles = is.tiles, w.more_tiles = a.n_parts > 1 ? a.parts[1].experts[e].tiles : NULL;
-    w.parts = a.parts;
+    w.parts = a.parts, w.gate = &a.gate;
     return true;
 }
 

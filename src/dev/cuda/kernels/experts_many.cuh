@@ -8,7 +8,7 @@
 #ifndef KERNELS_EXPERTS_MANY_CUH
 #define KERNELS_EXPERTS_MANY_CUH
 
-#include "../fast_kargs.h"
+#include "gated_inputs.cuh"
 #include "heads.cuh"
 #include "operands.cuh"
 
@@ -34,8 +34,10 @@ __device__ __forceinline__ void put_expert_row(const k_expert_rows_args &a) {
     const k_packed_expert *is = a.chosen ? a.experts + __ldcg(a.chosen + row) : NULL;
     const int32_t *order = is ? is->order : NULL;
     const int width = order ? is->n_units * PACKED_UNIT : (int)a.out_stride;
+    const float *up = a.gate.up + (x - a.x);
+    auto input = [&](int k) { return a.gate.up ? gated_input(a.gate, __ldcg(x + k), __ldcg(up + k)) : __ldcg(x + k); };
     float m = 0;
-    for (int k = threadIdx.x; k < a.n_in; k += blockDim.x) m = max_nan(m, fabsf(__ldcg(x + k)));
+    for (int k = threadIdx.x; k < a.n_in; k += blockDim.x) m = max_nan(m, fabsf(input(k)));
     m = greatest_of_block(m, room);
     const float scale = ldexpf(1, min(m > 0 && m < INFINITY ? 13 - ilogbf(m) : 0, 126));
     if (threadIdx.x == 0) a.scale[row] = 1 / scale;
@@ -45,7 +47,7 @@ __device__ __forceinline__ void put_expert_row(const k_expert_rows_args &a) {
         for (int i = 0; i < 8; i++) {
             const int k = piece / 4 * 32 + i / 4 * 16 + piece % 4 * 4 + i % 4;
             const int from = order ? __ldg(order + k) : k < a.n_in ? k : -1;
-            v[i] = from < 0 ? 0 : __ldcg(x + from) * scale;
+            v[i] = from < 0 ? 0 : input(from) * scale;
         }
         *(uint4 *)(a.out + row * a.out_stride + piece * 8) =
             make_uint4(pack_half(v[0], v[2]), pack_half(v[1], v[3]), pack_half(v[4], v[6]), pack_half(v[5], v[7]));
