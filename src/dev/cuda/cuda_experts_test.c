@@ -20,6 +20,7 @@ typedef struct kind {
     const sample_format *formats[MIXTURE_PROJECTIONS][2];
     int dim, ffn;
     bool weigh_input, is_clamped, has_bias;
+    activation act;
 } kind;
 
 typedef struct mixture {
@@ -143,7 +144,7 @@ static float *run(const devices *d, const mixture *m, int which, int first, int 
                             .up = {m->weights[which][MIXTURE_UP], biases},
                             .down = {m->weights[which][MIXTURE_DOWN], biases},
                             .kind = is->is_clamped ? EXPERT_CLAMPED_GATE : EXPERT_GATE,
-                            .act = ACT_SILU,
+                            .act = is->act,
                             .alpha = 1.5f,
                             .limit = 5,
                             .rows_in = scratch[0].at,
@@ -209,7 +210,7 @@ static void check(const devices *d, const kind *is, const int *rows, size_t n) {
 }
 
 static kind of_format(const sample_format *f, int dim, int ffn) {
-    return (kind){.formats = {{f, f}, {f, f}, {f, f}}, .dim = dim, .ffn = ffn};
+    return (kind){.formats = {{f, f}, {f, f}, {f, f}}, .dim = dim, .ffn = ffn, .act = ACT_SILU};
 }
 
 static const sample_format *find(quant_id id) {
@@ -263,12 +264,13 @@ static void different_ways(const devices *d) {
 
 static void ways_of_gates(const devices *d) {
     static const int rows[] = {1, 6};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         for (int f = 0; f < 2; f++) {
             kind is = of_format(find(f ? QUANT_EXL2 : QUANT_Q4_1), 256, 512);
             is.weigh_input = i == 1;
             is.has_bias = i != 1;
             is.is_clamped = i == 2;
+            is.act = i == 3 ? ACT_GELU_TANH : ACT_SILU;
             check(d, &is, rows, HARNESS_COUNT(rows));
         }
 }

@@ -153,16 +153,17 @@ typedef struct k_expert_rows_args {
 } k_expert_rows_args;
 
 enum {
+    EXPERTS_SHARE_BYTES = 16,
     EXPERTS_WARPS = 8,        /* of experts_many.cuh: a tile each */
     EXPERTS_X_LINE = 512 + 64 /* bytes from a row of 256 inputs in shared memory to the next: no two in one bank */
 };
 
-/* Shared memory of experts_many.cuh: numbers of the rows, then stages of rows and units. */
+/* Shared memory of experts_many.cuh: whose rows, their numbers, then stages of rows and units. */
 PACKED_INLINE int experts_stage(int n_rows, int unit_bytes) {
     return n_rows * EXPERTS_X_LINE + EXPERTS_WARPS * unit_bytes;
 }
 PACKED_INLINE int experts_shared(int n_rows, int unit_bytes, int depth) {
-    return 2 * 4 * n_rows + depth * experts_stage(n_rows, unit_bytes);
+    return EXPERTS_SHARE_BYTES + 2 * 4 * n_rows + depth * experts_stage(n_rows, unit_bytes);
 }
 
 /* ---- attention: attend_decode.cuh and attend_prefill.cuh ---- */

@@ -61,13 +61,12 @@ template <class UNITS, int ROWS> struct expert_tile {
     const UNITS units;
     const k_packed_experts_args &a;
     const uint8_t *tile;
-    const int *x_rows; /* [ROWS], in shared memory */
+    const int *x_rows; /* [ROWS] */
     uint32_t stages;
     int n_units, stage_bytes;
-    uint64_t policy;
 
     __device__ __forceinline__ expert_tile(const k_packed_experts_args &args, const k_packed_expert &is)
-        : units(with_slot(args, is)), a(args), n_units(is.n_units), policy(evict_first()) {}
+        : units(with_slot(args, is)), a(args), n_units(is.n_units) {}
     /* What units are made of: the expert's, but places for the greatest unit of all. */
     struct with_slot {
         const packed_unit *units;
@@ -85,6 +84,7 @@ template <class UNITS, int ROWS> struct expert_tile {
     __device__ __forceinline__ void ask(int u, int stage) const {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         if (u < n_units) {
+            const uint64_t policy = evict_first();
             const uint16_t *x = (const uint16_t *)a.x + u * PACKED_UNIT + lane * 8;
             copy_unit(unit_at(stage) + lane * 16, tile + units.offset(u) + lane * 16, units.bytes(u), policy);
 #pragma unroll
@@ -121,63 +121,89 @@ __device__ __forceinline__ void multiply_32(float d[COLUMNS][4], const uint32_t 
     }
 }
 
+/* What a block does, in shared memory: kept in registers it would cost those of a product. */
+template <int ROWS> struct expert_share {
+    int expert, n_rows, unused[2];
+    int pairs[ROWS], x_rows[ROWS]; /* rows that are not there repeat the last */
+};
+
+/* Which part has the tile of this warp, and its number in there; the last one for warps behind it. */
+__device__ __forceinline__ const k_expert_part &find_expert_part(const k_packed_experts_args &a, int *tile) {
+    const int at = blockIdx.x * EXPERTS_WARPS + threadIdx.x / 32;
+    const bool is_more = a.n_parts > 1 && at >= a.parts[0].n_tiles;
+    *tile = min(at, a.n_tiles - 1) - (is_more ? a.parts[0].n_tiles : 0);
+    return a.parts[is_more];
+}
+
 /* Outputs g and g + 8 of a tile, of rows 2 t and 2 t + 1 of each eight. */
 template <int COLUMNS>
-__device__ __forceinline__ void put_expert_outputs(const k_packed_experts_args &a, const k_expert_part &to, int expert,
-                                                   int tile, const float d[COLUMNS][4], const int *pairs,
-                                                   const int *x_rows, int n_rows) {
+__device__ __forceinline__ void put_expert_outputs(const k_packed_experts_args &a, const float d[COLUMNS][4],
+                                                   const expert_share<8 * COLUMNS> *share) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const float *bias = to.bias ? to.bias[expert] : NULL;
+    int tile;
+    const k_expert_part &to = find_expert_part(a, &tile);
+    if ((int)(blockIdx.x * EXPERTS_WARPS + threadIdx.x / 32) >= a.n_tiles) return;
+    const float *bias = to.bias ? to.bias[share->expert] : NULL;
 #pragma unroll
     for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int row = n * 8 + 2 * t + i % 2, out = tile * PACKED_ROWS + g + i / 2 * 8;
-            if (row >= n_rows || out >= to.n_out) continue;
-            const float y = __fmul_rn(d[n][i], __ldcg(a.scale + x_rows[row]));
-            to.out[pairs[row] * to.out_stride + out] = bias ? __fadd_rn(y, __ldg(bias + out)) : y;
+            if (row >= share->n_rows || out >= to.n_out) continue;
+            const float y = __fmul_rn(d[n][i], __ldcg(a.scale + share->x_rows[row]));
+            to.out[share->pairs[row] * to.out_stride + out] = bias ? __fadd_rn(y, __ldg(bias + out)) : y;
         }
 }
+
+/* The expert; negative: there is nothing for this block. */
+template <int ROWS>
+__device__ __forceinline__ int find_expert_share(expert_share<ROWS> *share, const k_packed_experts_args &a) {
+    const int e = __ldcg(&a.groups.shares[blockIdx.y].expert), first = __ldcg(&a.groups.shares[blockIdx.y].first);
+    if (e < 0 || a.parts[0].experts[e].family != a.family) return -1;
+    const int n_rows = min(ROWS, __ldcg(a.groups.counts + e) - first), thread = threadIdx.x;
+    if (thread == 0) share->expert = e, share->n_rows = n_rows;
+    if (thread < ROWS) {
+        const int32_t *list = a.groups.lists + (int64_t)e * a.groups.list_stride + first;
+        const int pair = __ldcg(list + min(thread, n_rows - 1));
+        share->pairs[thread] = pair;
+        share->x_rows[thread] = pair / a.groups.x_divisor;
+    }
+    return e;
+}
+
+/* Blocks of a unit that are spelled out: of 18 kinds one, for four are more instructions than caches hold. */
+template <class UNITS> struct blocks_spelled { static constexpr int N = 4; };
+template <> struct blocks_spelled<mixed_units> { static constexpr int N = 1; };
 
 template <class UNITS, int COLUMNS> __device__ __forceinline__ void experts_many(const k_packed_experts_args &a) {
     SHARED_MEMORY(shared);
     constexpr int ROWS = 8 * COLUMNS;
-    int *pairs = (int *)shared, *x_rows = pairs + ROWS;
+    [[maybe_unused]] constexpr int SPELLED = blocks_spelled<UNITS>::N; /* pragmas are nvcc's */
+    static_assert(sizeof(expert_share<ROWS>) == EXPERTS_SHARE_BYTES + 2 * 4 * ROWS, "as experts_shared has it");
+    expert_share<ROWS> *share = (expert_share<ROWS> *)shared;
+    int tile, stage = 0;
     take_turn();
-    const int e = __ldcg(&a.groups.shares[blockIdx.y].expert), first = __ldcg(&a.groups.shares[blockIdx.y].first);
+    const int e = find_expert_share(share, a);
     if (e < 0) return;
-    const int tile = blockIdx.x * EXPERTS_WARPS + threadIdx.x / 32;
-    const bool is_more = tile >= a.parts[0].n_tiles && a.n_parts > 1, is_there = tile < a.n_tiles;
-    const k_expert_part &part = a.parts[is_more];
-    const k_packed_expert &is = part.experts[e];
-    if (is.family != a.family) return;
-    const int n_rows = min(ROWS, __ldcg(a.groups.counts + e) - first);
-    if ((int)threadIdx.x < ROWS) { /* rows that are not there repeat the last */
-        const int pair =
-            __ldcg(a.groups.lists + (int64_t)e * a.groups.list_stride + first + min((int)threadIdx.x, n_rows - 1));
-        pairs[threadIdx.x] = pair;
-        x_rows[threadIdx.x] = pair / a.groups.x_divisor;
-    }
-    const int in_part =
-        min(tile - (is_more ? a.parts[0].n_tiles : 0), (part.n_out + PACKED_ROWS - 1) / PACKED_ROWS - 1);
+    const k_packed_expert &is = find_expert_part(a, &tile).experts[e];
     expert_tile<UNITS, ROWS> w(a, is);
-    w.tile = is.tiles + in_part * w.units.tile_bytes();
-    w.x_rows = x_rows;
-    w.stages = shared_address(x_rows + ROWS);
+    w.tile = is.tiles + tile * w.units.tile_bytes();
+    w.x_rows = share->x_rows;
+    w.stages = shared_address(share + 1);
     w.stage_bytes = experts_stage(ROWS, w.units.slot_bytes());
     operand_maker<UNITS> maker(w.units, is.unit);
-    const int lane = threadIdx.x % 32;
     float d[COLUMNS][4] = {};
     __syncthreads();
     for (int u = 0; u < a.depth - 1; u++) w.ask(u, u);
-    int stage = 0;
     for (int u = 0; u < w.n_units; u++) {
         w.wait();
         __syncthreads(); /* all has come, and nobody reads the stage any more that is filled now */
         w.ask(u + a.depth - 1, (stage ? stage : a.depth) - 1);
-        const uint32_t unit = w.unit_at(stage), x = w.rows_at(stage) + lane / 4 * EXPERTS_X_LINE + lane % 4 * 16;
-#pragma unroll
+        const uint32_t unit = w.unit_at(stage);
+#pragma unroll SPELLED
         for (int b = 0; b < 4; b++) {
+            const int lane = thread_now() % 32; /* kept, it would be one register too many */
+            const uint32_t x = w.rows_at(stage) + lane / 4 * EXPERTS_X_LINE + lane % 4 * 16;
             uint32_t operands[4][4];
 #pragma unroll
             for (int q = 0; q < 4; q++) maker.make(operands, unit, u, b, q);
@@ -186,7 +212,7 @@ template <class UNITS, int COLUMNS> __device__ __forceinline__ void experts_many
         }
         stage = stage + 1 == a.depth ? 0 : stage + 1;
     }
-    if (is_there) put_expert_outputs<COLUMNS>(a, part, e, in_part, d, pairs, x_rows, n_rows);
+    put_expert_outputs<COLUMNS>(a, d, share);
 }
 
 #endif
