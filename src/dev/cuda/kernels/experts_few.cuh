@@ -26,11 +26,12 @@ struct expert_work {
 };
 
 __device__ __forceinline__ void read_inputs(float v[8], const expert_work &a, int row, int k) {
-    const int64_t at = __ldcg(a.pairs + row) / a.x_divisor * a.x_stride;
-    read_eight_of(v, a.x + at, a, k);
-    if (!a.gate->up) return;
+    const packed_args x = {a.x, a.x_stride, a.order, a.n_in}, more = {a.gate->up, a.x_stride, a.order, a.n_in};
+    const int from = __ldcg(a.pairs + row) / a.x_divisor;
     float up[8];
-    read_eight_of(up, a.gate->up + at, a, k);
+    read_inputs(v, x, from, k);
+    if (!a.gate->up) return;
+    read_inputs(up, more, from, k);
 #pragma unroll
     for (int i = 0; i < 8; i++) v[i] = gated_input(*a.gate, v[i], up[i]);
 }

@@ -15,8 +15,6 @@
 
 /* ---- what is multiplied ---- */
 
-__device__ __forceinline__ const float *row_of(const packed_args &a, int row) { return a.x + row * a.x_stride; }
-
 __device__ __forceinline__ const uint8_t *tile_of(const packed_args &a, int tile, size_t tile_bytes) {
     int p = 0;
     while (tile >= a.parts[p].n_tiles) tile -= a.parts[p++].n_tiles;
@@ -43,7 +41,8 @@ __device__ __forceinline__ void put_output(const packed_args &a, int tile, int r
 
 /* ---- activations ---- */
 
-template <class ARGS> __device__ __forceinline__ void read_eight_of(float v[8], const float *x, const ARGS &a, int k) {
+__device__ __forceinline__ void read_inputs(float v[8], const packed_args &a, int row, int k) {
+    const float *x = a.x + row * a.x_stride;
     if (!a.order && k + 8 <= a.n_in && !(a.x_stride & 3)) {
         const float4 lo = __ldcg((const float4 *)(x + k)), hi = __ldcg((const float4 *)(x + k + 4));
         v[0] = lo.x, v[1] = lo.y, v[2] = lo.z, v[3] = lo.w, v[4] = hi.x, v[5] = hi.y, v[6] = hi.z, v[7] = hi.w;
@@ -54,10 +53,6 @@ template <class ARGS> __device__ __forceinline__ void read_eight_of(float v[8], 
         const int from = a.order ? __ldg(a.order + k + i) : k + i < a.n_in ? k + i : -1;
         v[i] = from < 0 ? 0 : __ldcg(x + from);
     }
-}
-
-__device__ __forceinline__ void read_inputs(float v[8], const packed_args &a, int row, int k) {
-    read_eight_of(v, row_of(a, row), a, k);
 }
 
 /* Where a row's digits go: those of the low digit `low` bytes behind the high one's. */
