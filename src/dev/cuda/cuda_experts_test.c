@@ -277,14 +277,14 @@ static void ways_of_gates(const devices *d) {
 
 /* ---- on each device ---- */
 
-static devices open_devices(const char *library) {
+static devices open_devices(const char *library, int max_rows, int max_in) {
     devices d = {.is_emulated = library};
     const dev_options tested = cuda_test_options(2, false);
     dev_options right = cuda_test_options(1, true);
     right.cpu_level = "ref";
     qp_error err;
     if (cuda_open_from(&d.gpu, library, &tested, &err) != QP_OK || cpu_open(&d.ref, &right, &err) != QP_OK ||
-        d.gpu->ops->reserve(d.gpu, MOST_ROWS, TOP * MOST_DIM, &err) != QP_OK ||
+        d.gpu->ops->reserve(d.gpu, max_rows, max_in, &err) != QP_OK ||
         d.ref->ops->reserve(d.ref, MOST_ROWS, TOP * MOST_DIM, &err) != QP_OK)
         fail_msg("%s", err.text);
     return d;
@@ -297,11 +297,32 @@ static void on_each(void (*test)(const devices *d), const char *emulated_kind) {
     for (int i = 0; i < 2; i++) {
         if (i ? !has_gpu : !has_emulated) continue;
         cuda_emulate(i ? NULL : emulated_kind);
-        const devices d = open_devices(i ? NULL : emulated);
+        const devices d = open_devices(i ? NULL : emulated, MOST_ROWS, TOP * MOST_DIM);
         test(&d);
         dev_close(d.gpu);
         dev_close(d.ref);
     }
+    cuda_emulate(NULL);
+}
+
+/* Inputs so wide that float16 of all pairs has no room: the kernels of few rows take shares of four. */
+static void test_rows_without_room(void **state) {
+    enum { ROWS = 9, WIDE = 4608 };
+    char emulated[4096];
+    if (!cuda_emulated_path(emulated, sizeof emulated)) HARNESS_SKIP("no C++ compiler for the emulated GPU");
+    cuda_emulate("9 4 1");
+    const devices d = open_devices(emulated, ROWS, 32);
+    const kind is = of_format(find(QUANT_Q4_0), WIDE, 32);
+    mixture *m = make_mixture(&d, &is);
+    float *got = run(&d, m, 0, 0, ROWS), *right = run(&d, m, 1, 0, ROWS), *first = run(&d, m, 0, 0, 1);
+    check_values(m, got, right, ROWS);
+    assert_memory_equal(got, first, WIDE * sizeof *got); /* as in a step of few rows */
+    mem_free(got);
+    mem_free(right);
+    mem_free(first);
+    drop_mixture(&d, m);
+    dev_close(d.gpu);
+    dev_close(d.ref);
     cuda_emulate(NULL);
 }
 
@@ -314,8 +335,8 @@ TEST(different_ways, "9 4 3")
 TEST(ways_of_gates, "8 2 1")
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_format), cmocka_unit_test(test_odd_sizes),
-                                       cmocka_unit_test(test_many_rows), cmocka_unit_test(test_different_ways),
-                                       cmocka_unit_test(test_ways_of_gates)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_format),  cmocka_unit_test(test_odd_sizes),
+                                       cmocka_unit_test(test_many_rows),     cmocka_unit_test(test_different_ways),
+                                       cmocka_unit_test(test_ways_of_gates), cmocka_unit_test(test_rows_without_room)};
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }
