@@ -84,13 +84,13 @@ template <class UNITS, int ROWS> struct expert_tile {
     __device__ __forceinline__ void ask(int u, int stage) const {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         if (u < n_units) {
-            const uint64_t policy = evict_first();
+            const uint64_t rows_stay = evict_last();
             const uint16_t *x = (const uint16_t *)a.x + u * PACKED_UNIT + lane * 8;
-            copy_unit(unit_at(stage) + lane * 16, tile + units.offset(u) + lane * 16, units.bytes(u), policy);
+            copy_unit(unit_at(stage) + lane * 16, tile + units.offset(u) + lane * 16, units.bytes(u), evict_first());
 #pragma unroll
             for (int r = 0; r < ROWS; r += EXPERTS_WARPS)
                 copy_async16(rows_at(stage) + (r + warp) * EXPERTS_X_LINE + lane * 16,
-                             x + x_rows[r + warp] * a.x_stride, policy);
+                             x + x_rows[r + warp] * a.x_stride, rows_stay);
         }
         commit_copies();
     }
