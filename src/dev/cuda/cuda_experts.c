@@ -12,6 +12,7 @@ enum { GROUP_THREADS = 512, THREADS = 256 };
 void cuda_route(device *d, const route_args *a) {
     cuda_device *c = cuda_of(d);
     const route_rule *r = a->rule;
+    const int n_groups = r->n_groups > 0 ? r->n_groups : 0;
     const k_route_args args = {.logits = a->logits,
                                .bias = a->bias,
                                .experts = a->experts,
@@ -19,17 +20,17 @@ void cuda_route(device *d, const route_args *a) {
                                .n_experts = r->n_experts,
                                .top_k = r->top_k,
                                .sigmoid = r->sigmoid,
-                               .n_groups = r->n_groups,
+                               .n_groups = n_groups,
                                .groups = r->groups,
                                .group_best = r->group_best,
                                .normalize = r->normalize,
                                .floor = r->floor,
                                .scale = r->scale};
-    const size_t doubles = 2 * (size_t)r->n_experts + (size_t)(r->n_groups > 0 ? r->n_groups : 0);
+    const size_t shared =
+        (2 * (size_t)r->n_experts + (size_t)n_groups) * sizeof(double) + 2 * (size_t)r->top_k * sizeof(int32_t);
     if (a->n_rows < 1) return;
     cuda_lock(c);
-    launch_push(c, KERNEL_k_route,
-                (launch_shape){.x = a->n_rows, .threads = 32, .shared_bytes = doubles * sizeof(double), .early = true},
+    launch_push(c, KERNEL_k_route, (launch_shape){.x = a->n_rows, .threads = 32, .shared_bytes = shared, .early = true},
                 &args, sizeof args);
     cuda_unlock(c);
 }

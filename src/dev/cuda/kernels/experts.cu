@@ -73,28 +73,23 @@ static __device__ void keep_groups(double *choice, double *of_groups, const k_ro
     __syncwarp();
 }
 
-static __device__ void sort_ascending(int32_t *experts, int n) {
-    for (int i = 1; i < n; i++)
-        for (int j = i; j > 0 && experts[j - 1] > experts[j]; j--) {
-            const int32_t other = experts[j];
-            experts[j] = experts[j - 1];
-            experts[j - 1] = other;
-        }
+/* The chosen ones in ascending order. */
+static __device__ void sort_chosen(int32_t *sorted, const int32_t *chosen, int n) {
+    for (int i = threadIdx.x; i < n; i += WARP) {
+        int place = 0;
+        for (int j = 0; j < n; j++) place += chosen[j] < chosen[i] || (chosen[j] == chosen[i] && j < i);
+        sorted[place] = chosen[i];
+    }
+    __syncwarp();
 }
 
-static __device__ void weigh(const k_route_args &a, const double *scores, const int32_t *experts, float *weights) {
-    double total = 0;
-    for (int k = 0; k < a.top_k; k++) total += scores[experts[k]];
-    const double by = a.scale / (a.normalize ? total + a.floor : 1);
-    for (int k = 0; k < a.top_k; k++) weights[k] = (float)(scores[experts[k]] * by);
-}
-
-/* A warp for each row; shared memory: 2 n_experts + n_groups doubles. */
+/* A warp for each row; shared memory: 2 n_experts + n_groups doubles, and what is chosen, twice. */
 KERNEL k_route(const k_route_args a) {
     DYNAMIC_SHARED(double, scores);
     double *choice = scores + a.n_experts;
+    int32_t *chosen = (int32_t *)(choice + a.n_experts + a.n_groups), *sorted = chosen + a.top_k;
+    const int64_t first = (int64_t)blockIdx.x * a.top_k;
     take_turn();
-    int32_t *experts = a.experts + (int64_t)blockIdx.x * a.top_k;
     score(scores, a, a.logits + (int64_t)blockIdx.x * a.n_experts);
     for (int i = threadIdx.x; i < a.n_experts; i += WARP) choice[i] = scores[i] + (a.bias ? a.bias[i] : 0);
     __syncwarp();
@@ -103,14 +98,19 @@ KERNEL k_route(const k_route_args a) {
         const int best = best_of(choice, a.n_experts);
         __syncwarp();
         if (threadIdx.x == 0) {
-            experts[k] = best;
+            chosen[k] = best;
             choice[best] = -INFINITY;
         }
         __syncwarp();
     }
-    if (threadIdx.x) return;
-    sort_ascending(experts, a.top_k);
-    weigh(a, scores, experts, a.weights + (int64_t)blockIdx.x * a.top_k);
+    sort_chosen(sorted, chosen, a.top_k);
+    double total = 0;
+    for (int k = 0; k < a.top_k; k++) total += scores[sorted[k]];
+    const double by = a.scale / (a.normalize ? total + a.floor : 1);
+    for (int k = threadIdx.x; k < a.top_k; k += WARP) {
+        a.experts[first + k] = sorted[k];
+        a.weights[first + k] = (float)(scores[sorted[k]] * by);
+    }
 }
 
 /* Where a lane's n entries begin among those of all lanes; *all: how many these are. */
