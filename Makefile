@@ -50,7 +50,7 @@ bench: ## how fast this machine is and what share of it quipu uses; results in b
 	$(call make-kind,release,build,quipu)
 	@bench/run.sh
 
-kernels: ## compiles the GPU kernels for every architecture, installing nvcc if needed; no spills (6 minutes of one core)
+kernels: ## compiles the GPU kernels for every architecture, installing nvcc if needed; no spills (7 minutes of two cores)
 	@tools/kernels.sh
 
 fuzz: ## the unit tests under ASan, UBSan and TSan, then each fuzz target for FUZZ_SECONDS (60)
