@@ -154,8 +154,7 @@ template <int KIND> __device__ __forceinline__ void put_blocks(const k_blocks_ar
         if (threadIdx.x == 0) a.row_size[row] = size;
     }
     m = meet_block(m, room, max_nan);
-    const int exponent = m > 0 && m < INFINITY ? 13 - ilogbf(m) : 0;
-    const float scale = ldexpf(1, min(exponent, 126));
+    const float scale = row_power(m);
     if (threadIdx.x == 0) a.row_scale[row] = 1 / scale;
     r.first -= step;
     if (!r.first) return put_row(r, a, row, scale);

@@ -39,7 +39,7 @@ __device__ __forceinline__ void put_expert_row(const k_expert_rows_args &a) {
     float m = 0;
     for (int k = threadIdx.x; k < a.n_in; k += blockDim.x) m = max_nan(m, fabsf(input(k)));
     m = greatest_of_block(m, room);
-    const float scale = ldexpf(1, min(m > 0 && m < INFINITY ? 13 - ilogbf(m) : 0, 126));
+    const float scale = row_power(m);
     if (threadIdx.x == 0) a.scale[row] = 1 / scale;
     for (int piece = threadIdx.x; piece < width / 8; piece += blockDim.x) {
         float v[8];

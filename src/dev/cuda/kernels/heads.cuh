@@ -26,6 +26,11 @@ __device__ __forceinline__ uint32_t pack_rest(float a, float b, uint32_t high) {
     return pack_half(a - h.x, b - h.y);
 }
 
+/* The power of two that brings the greatest of a row below 2^14. */
+__device__ __forceinline__ float row_power(float most) {
+    return ldexpf(1, min(most > 0 && most < INFINITY ? 13 - ilogbf(most) : 0, 126));
+}
+
 /* A row's sum over the four neighbouring lanes that have parts of it, and the head's sink. fade: what the row's output
  * is multiplied by before it is divided by the sum. */
 __device__ __forceinline__ float end_softmax(float *fade, float sum, float row_max, const float *sinks, int head) {

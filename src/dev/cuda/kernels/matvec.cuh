@@ -15,10 +15,16 @@
 
 /* ---- what is multiplied ---- */
 
-__device__ __forceinline__ const uint8_t *tile_of(const packed_args &a, int tile, size_t tile_bytes) {
+/* The part that has a tile, and its number in there. */
+__device__ __forceinline__ const packed_part &part_with(const packed_args &a, int *tile) {
     int p = 0;
-    while (tile >= a.parts[p].n_tiles) tile -= a.parts[p++].n_tiles;
-    return a.parts[p].tiles + tile * tile_bytes;
+    while (*tile >= a.parts[p].n_tiles) *tile -= a.parts[p++].n_tiles;
+    return a.parts[p];
+}
+
+__device__ __forceinline__ const uint8_t *tile_of(const packed_args &a, int tile, size_t tile_bytes) {
+    const packed_part &part = part_with(a, &tile);
+    return part.tiles + tile * tile_bytes;
 }
 
 /* What becomes of a sum over all slices. */
@@ -29,9 +35,7 @@ __device__ __forceinline__ float finish_output(const packed_part &to, int out, f
 
 /* The sum of output r of a tile. */
 __device__ __forceinline__ void put_output(const packed_args &a, int tile, int r, int row, float sum) {
-    int p = 0;
-    while (tile >= a.parts[p].n_tiles) tile -= a.parts[p++].n_tiles;
-    const packed_part &to = a.parts[p];
+    const packed_part &to = part_with(a, &tile);
     const int out = tile * PACKED_ROWS + r;
     if (out >= to.n_out) return;
     float *at = to.out + row * to.out_stride + out;

@@ -24,6 +24,12 @@ __device__ __forceinline__ void put_pair(uint8_t *to, int n_blocks, int row, int
     if (is_there) *(uint32_t *)(to + operand_at(row, n_blocks, k / 4 * 4 + odd)) = both;
 }
 
+/* Elements k .. k + 3 of a row, by one thread: k is a multiple of four. */
+__device__ __forceinline__ void put_quad(uint8_t *to, int n_blocks, int row, int k, const float v[4]) {
+    *(uint32_t *)(to + operand_at(row, n_blocks, k)) = pack_half(v[0], v[2]);
+    *(uint32_t *)(to + operand_at(row, n_blocks, k + 1)) = pack_half(v[1], v[3]);
+}
+
 /* ---- behind a gate ---- */
 
 /* The power of two that brings all results of a row of this size below 2^15. It may be much too small for what they
@@ -56,9 +62,8 @@ __device__ __forceinline__ void put_four(const k_decode_args &a, int row, int wi
         *(uint4 *)(a.out + (size_t)row * width + k) = v;
         return;
     }
-    uint8_t *to = a.blocks + operand_at(row, a.n_blocks, k), *odd = a.blocks + operand_at(row, a.n_blocks, k + 1);
-    *(uint32_t *)to = pack_half(__uint_as_float(v.x), __uint_as_float(v.z));
-    *(uint32_t *)odd = pack_half(__uint_as_float(v.y), __uint_as_float(v.w));
+    const float quad[4] = {__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)};
+    put_quad(a.blocks, a.n_blocks, row, k, quad);
 }
 
 #endif

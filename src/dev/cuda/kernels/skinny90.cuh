@@ -201,8 +201,7 @@ __device__ __forceinline__ void skinny_store_gated(const k_skinny_args &a, uint3
             const float by = gate_scale(to, size[j]), x = scale[j];
             const float v[4] = {gate_value(to, gate.x * x, up.x * x) * by, gate_value(to, gate.y * x, up.y * x) * by,
                                 gate_value(to, gate.z * x, up.z * x) * by, gate_value(to, gate.w * x, up.w * x) * by};
-            *(uint32_t *)(to.out + operand_at(row, to.n_blocks, k)) = pack_half(v[0], v[2]);
-            *(uint32_t *)(to.out + operand_at(row, to.n_blocks, k + 1)) = pack_half(v[1], v[3]);
+            put_quad(to.out, to.n_blocks, row, k, v);
             if (k == 0) to.row_scale[row] = 1 / by;
         });
 }

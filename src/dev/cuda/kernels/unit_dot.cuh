@@ -213,7 +213,7 @@ __device__ __forceinline__ void copy_unit(uint32_t to, const uint8_t *from, int 
 template <int BITS, int GROUP, int SCALES> struct same_units {
     static constexpr int SUM = GROUP, BYTES = packed_unit_bytes(BITS, SCALES, GROUP);
     int n, zero;
-    /* ARGS: packed_args, or what an expert has in their place (experts.cuh) */
+    /* ARGS: packed_args, or what an expert has in their place (experts_few.cuh, experts_many.cuh) */
     template <class ARGS> __device__ __forceinline__ same_units(const ARGS &a) : n(a.n_units), zero(a.zero) {}
     __device__ __forceinline__ size_t tile_bytes() const { return (size_t)n * BYTES; }
     __device__ __forceinline__ uint32_t offset(int u) const { return u * BYTES; }
