@@ -12,6 +12,9 @@
  * that came back late, or found itself on the caller's core, sits out the runs of the next moments; longer and longer
  * if it is soon of no use again, so that all such waiting together is a small part of the time.
  *
+ * Tasks that follow each other read bytes that follow each other. So workers begin in ranges of their own, where what
+ * is fetched ahead of one task is what the next one reads, and help with others' when theirs is done.
+ *
  * The tricky thing is going to sleep: a worker counts itself among the sleepers *before* it looks at the gate for the
  * last time, the caller looks for sleepers *after* it has opened the gate. In the one order that all threads see
  * (seq_cst) at least one of the two notices the other. The caller waits at the end in the same way. */
@@ -40,6 +43,7 @@ enum {
     OPEN = 0x800,   /* gate: whether more may enter */
     RUN = 0x1000,   /* gate: one more run; a worker that sleeps through 2^19 runs misses one, which does no harm */
     CACHE_LINE = 64,
+    MOST_RANGES = 8, /* all are written before each run */
 };
 static const uint32_t RUNS = 0xFFFFF000u, ENDING = 0x80000000u; /* gate: the last run has the highest bit alone */
 
@@ -62,16 +66,22 @@ typedef struct worker {
     double rest, worked; /* the last rest, and how long it had computed by then */
 } worker;
 
+/* Tasks that some workers begin with. */
+typedef struct range {
+    _Alignas(CACHE_LINE) _Atomic uint64_t next; /* unsigned: claims beyond the end must not wrap round */
+    uint64_t end;
+} range;
+
 struct pool {
     int n_threads, n_started;
     double patience;
     worker **workers; /* 1 .. n_threads-1; 0 is the caller and stays NULL */
     pool_fn *fn;      /* of the present run, as the next three; written only while the gate is shut and nobody inside */
     void *context;
-    uint64_t n_tasks;
+    int n_ranges;
     int caller_cpu;
     _Alignas(CACHE_LINE) _Atomic uint32_t gate;
-    _Alignas(CACHE_LINE) _Atomic uint64_t next_task; /* unsigned: claims beyond the end must not wrap round */
+    range ranges[MOST_RANGES];
     _Alignas(CACHE_LINE) _Atomic uint32_t sleepers;
     _Atomic uint32_t caller_sleeps, left_bell, ended;
     _Atomic double late; /* from when on a worker inside is; 0: the caller does not sleep */
@@ -143,14 +153,28 @@ static void await_empty(pool *p, double begun) {
 
 /* ---- a run ---- */
 
+/* A worker's own range to its end, then what is left of the others'. */
 static void do_tasks(pool *p, int index) {
     pool_fn *const fn = p->fn;
     void *const context = p->context;
-    const uint64_t n_tasks = p->n_tasks;
-    for (;;) {
-        const uint64_t task = atomic_fetch_add_explicit(&p->next_task, 1, memory_order_relaxed);
-        if (task >= n_tasks) return;
-        fn(context, (int64_t)task, index);
+    const int n_ranges = p->n_ranges, home = index * n_ranges / p->n_threads;
+    for (int i = 0; i < n_ranges; i++) {
+        range *r = &p->ranges[(home + i) % n_ranges];
+        for (;;) {
+            const uint64_t task = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+            if (task >= r->end) break;
+            fn(context, (int64_t)task, index);
+        }
+    }
+}
+
+/* Cuts tasks into ranges, one for each worker as long as there are few. */
+static void share_out(pool *p, uint64_t n_tasks) {
+    p->n_ranges = p->n_threads < MOST_RANGES ? p->n_threads : MOST_RANGES;
+    const uint64_t n = (uint64_t)p->n_ranges;
+    for (uint64_t i = 0; i < n; i++) {
+        atomic_store_explicit(&p->ranges[i].next, n_tasks * i / n, memory_order_relaxed);
+        p->ranges[i].end = n_tasks * (i + 1) / n;
     }
 }
 
@@ -246,11 +270,10 @@ void pool_run(pool *p, pool_fn *fn, void *context, int64_t n_tasks) {
     assert(!(shut & (OPEN | INSIDE))); /* a task must not start a run of its own pool */
     p->fn = fn;
     p->context = context;
-    p->n_tasks = (uint64_t)n_tasks;
     p->caller_cpu = sched_getcpu();
-    atomic_store_explicit(&p->next_task, 0, memory_order_relaxed);
+    share_out(p, (uint64_t)n_tasks);
     const double begun = clock_now();
-    set_gate(p, ((shut + RUN) & RUNS & ~ENDING) | OPEN, p->n_tasks - 1);
+    set_gate(p, ((shut + RUN) & RUNS & ~ENDING) | OPEN, (uint64_t)n_tasks - 1);
     do_tasks(p, 0);
     atomic_fetch_and(&p->gate, ~(uint32_t)OPEN);
     await_empty(p, begun);

@@ -19,6 +19,14 @@ static inline ivec i_load(const void *from) { return _mm256_loadu_si256(from); }
 static inline void i_store(void *to, ivec v) { _mm256_storeu_si256(to, v); }
 static inline ivec i_set(char byte) { return _mm256_set1_epi8(byte); }
 static inline ivec i_set_32(int32_t x) { return _mm256_set1_epi32(x); }
+/* start - first whole[0] - last whole[1] in each lane. */
+static inline ivec i_less(int32_t start, const int16_t whole[2], int first, int last) {
+    int32_t both;
+    memcpy(&both, whole, sizeof both);
+    const int32_t factors = (int32_t)((uint32_t)-first & 0xFFFF) | (int32_t)((uint32_t)-last << 16);
+    return _mm256_add_epi32(_mm256_set1_epi32(start),
+                            _mm256_madd_epi16(_mm256_set1_epi32(factors), _mm256_set1_epi32(both)));
+}
 static inline ivec i_zero(void) { return _mm256_setzero_si256(); }
 static inline ivec i_and(ivec a, ivec b) { return _mm256_and_si256(a, b); }
 static inline ivec i_or(ivec a, ivec b) { return _mm256_or_si256(a, b); }
@@ -29,7 +37,7 @@ static inline ivec i_load_table(const uint8_t *table) {
 }
 static inline ivec i_table(ivec table, ivec index) { return _mm256_shuffle_epi8(table, index); }
 static inline ivec i_kept(ivec codes, ivec base) { return codes; } /* products take the base off */
-static inline fvec f_of(ivec v) { return _mm256_cvtepi32_ps(v); }
+static inline fvec f_as(ivec v) { return _mm256_castsi256_ps(v); }
 static inline fvec f_set(float x) { return _mm256_set1_ps(x); }
 static inline fvec f_load(const float *from) { return _mm256_loadu_ps(from); }
 static inline void f_store(float *to, fvec v) { _mm256_storeu_ps(to, v); }

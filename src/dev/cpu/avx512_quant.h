@@ -17,6 +17,13 @@ static inline ivec i_load(const void *from) { return _mm512_loadu_si512(from); }
 static inline void i_store(void *to, ivec v) { _mm512_storeu_si512(to, v); }
 static inline ivec i_set(char byte) { return _mm512_set1_epi8(byte); }
 static inline ivec i_set_32(int32_t x) { return _mm512_set1_epi32(x); }
+/* start - first whole[0] - last whole[1] in each lane. */
+static inline ivec i_less(int32_t start, const int16_t whole[2], int first, int last) {
+    int32_t both;
+    memcpy(&both, whole, sizeof both);
+    const int32_t factors = (int32_t)((uint32_t)-first & 0xFFFF) | (int32_t)((uint32_t)-last << 16);
+    return _mm512_dpwssd_epi32(_mm512_set1_epi32(start), _mm512_set1_epi32(factors), _mm512_set1_epi32(both));
+}
 static inline ivec i_zero(void) { return _mm512_setzero_si512(); }
 static inline ivec i_and(ivec a, ivec b) { return _mm512_and_si512(a, b); }
 static inline ivec i_or(ivec a, ivec b) { return _mm512_or_si512(a, b); }

@@ -137,7 +137,7 @@ static qp_status choose_level(cpu_device *c, const dev_options *options, qp_erro
     cpu_detect(&features);
     int index;
     ERR_TRY(cpu_level_find(&index, options->cpu_level, &features, err));
-    c->one_stream = cpu_level_one_stream(&features);
+    c->single = cpu_level_single(&features);
     for (;;) {
         bool right;
         set_level(c, index, &features);

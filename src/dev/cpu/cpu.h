@@ -14,6 +14,12 @@
 
 /* ---- matrix products ---- */
 
+/* How packed weights of a single row are read: several tiles side by side, or one after the other. */
+typedef struct cpu_single {
+    bool one_stream;
+    size_t ahead; /* of one stream: bytes that it is told about in advance; 0: the processor fetches better by itself */
+} cpu_single;
+
 /* What one task computes: out[row][column] (+)= W[column] . x[row] + bias[column] for all rows and columns below. */
 typedef struct cpu_matmul_block {
     const dev_weight *w;
@@ -25,8 +31,8 @@ typedef struct cpu_matmul_block {
     float *out;        /* of row 0, column 0 */
     int64_t out_stride;
     bool add;
-    bool one_stream; /* the device's */
-    void *scratch;   /* of this worker, scratch_bytes of it */
+    cpu_single single; /* the device's */
+    void *scratch;     /* of this worker, scratch_bytes of it */
     /* Gated products: `gate` gets n values of this one's and of up's, and what it makes of them goes to `out`. */
     const dev_weight *up; /* NULL: not gated */
     const float *up_bias;
@@ -168,8 +174,8 @@ typedef struct cpu_level {
 const cpu_level *cpu_level_at(int index);
 /* The level of that name, or the best one for NULL; QP_BAD_ARGUMENT names those that this machine has. */
 qp_status cpu_level_find(int *index, const char *name, const cpu_features *features, qp_error *err);
-/* Whether the processor fetches one stream faster by itself than several that it is told about ahead. */
-bool cpu_level_one_stream(const cpu_features *features);
+/* How the processor reads fastest. */
+cpu_single cpu_level_single(const cpu_features *features);
 
 /* ---- the device ---- */
 
@@ -186,7 +192,7 @@ typedef struct cpu_device {
     cpu_matmul_ops matmul;
     cpu_row_ops row;
     cpu_attend_ops attend;
-    bool one_stream;  /* packed weights of one row are read in the order in which they lie */
+    cpu_single single;
     uint8_t *scratch; /* [threads][scratch_bytes] */
     size_t scratch_bytes;
     uint8_t *packed; /* activations as the matrix kernels want them */

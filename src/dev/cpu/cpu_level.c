@@ -84,4 +84,8 @@ qp_status cpu_level_find(int *index, const char *name, const cpu_features *featu
     return QP_OK;
 }
 
-bool cpu_level_one_stream(const cpu_features *features) { return is_amd(features); }
+/* Of AMD's, those since Zen 5 have AVX-VNNI. */
+cpu_single cpu_level_single(const cpu_features *features) {
+    enum { ZEN_5_AHEAD = 8192 };
+    return (cpu_single){is_amd(features), is_amd(features) && features->avxvnni ? ZEN_5_AHEAD : 0};
+}

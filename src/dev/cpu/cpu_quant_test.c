@@ -101,9 +101,9 @@ static void check_streams(device *d, world *w, const dev_weight *weight) {
     float whole[MOST_OUT];
     memcpy(whole, w->out, (size_t)weight->n_out * sizeof *whole);
     reset(w);
-    cpu_of(d)->one_stream = !cpu_of(d)->one_stream;
+    cpu_of(d)->single.one_stream = !cpu_of(d)->single.one_stream;
     multiply(d, w, weight, 0, 1);
-    cpu_of(d)->one_stream = !cpu_of(d)->one_stream;
+    cpu_of(d)->single.one_stream = !cpu_of(d)->single.one_stream;
     assert_memory_equal(w->out, whole, (size_t)weight->n_out * sizeof *whole);
 }
 

@@ -45,7 +45,7 @@ ALWAYS_INLINE void begin_pairs(pair_dots *sums, const act *x, int half, ends e, 
         int32_t start[2];
         for (int i = 0; i < 2; i++) {
             const act *a = &x[2 * p + i];
-            start[i] = -e.base * (is.halves ? a->whole[half] : a->whole[0] + a->whole[1]);
+            start[i] = MAGIC - e.base * (is.halves ? a->whole[half] : a->whole[0] + a->whole[1]);
         }
         const int32x2_t both = vld1_s32(start);
         for (int l = 0; l < is.lanes; l++)
@@ -76,7 +76,7 @@ ALWAYS_INLINE void end_pairs(fvec *sums, const pair_dots *now, const act *x, con
         const int l = i / is.rows, row = i % is.rows;
         const pair_dots *p = &now[l * MOST_PAIRS + row / 2];
         const int32x4_t dot = row % 2 ? vuzp2q_s32(p->of[0], p->of[1]) : vuzp1q_s32(p->of[0], p->of[1]);
-        add_group(&sums[i], bytes_of(dot), &f[l][half], x[row].d, is.halves ? x[row].half[half] : x[row].sum, e);
+        add_group(&sums[i], bytes_of(dot), &f[l][half], &x[row], is.halves ? x[row].half[half] : x[row].sum, e);
     }
 }
 

@@ -23,6 +23,10 @@ static inline ivec i_load(const void *from) { return vld1q_u8(from); }
 static inline void i_store(void *to, ivec v) { vst1q_u8(to, v); }
 static inline ivec i_set(char byte) { return vdupq_n_u8((uint8_t)byte); }
 static inline ivec i_set_32(int32_t x) { return bytes_of(vdupq_n_s32(x)); }
+/* start - first whole[0] - last whole[1] in each lane. */
+static inline ivec i_less(int32_t start, const int16_t whole[2], int first, int last) {
+    return i_set_32(start - first * whole[0] - last * whole[1]);
+}
 static inline ivec i_zero(void) { return vdupq_n_u8(0); }
 static inline ivec i_and(ivec a, ivec b) { return vandq_u8(a, b); }
 static inline ivec i_or(ivec a, ivec b) { return vorrq_u8(a, b); }
@@ -31,7 +35,7 @@ static inline ivec i_right(ivec v, int n) { return vshlq_u8(v, vdupq_n_s8((int8_
 static inline ivec i_load_table(const uint8_t *table) { return vld1q_u8(table); }
 static inline ivec i_table(ivec table, ivec index) { return vqtbl1q_u8(table, index); }
 static inline ivec i_kept(ivec codes, ivec base) { return codes; } /* products take the base off */
-static inline fvec f_of(ivec v) { return vcvtq_f32_s32(whole_of(v)); }
+static inline fvec f_as(ivec v) { return vreinterpretq_f32_u8(v); }
 static inline fvec f_set(float x) { return vdupq_n_f32(x); }
 static inline fvec f_load(const float *from) { return vld1q_f32(from); }
 static inline void f_store(float *to, fvec v) { vst1q_f32(to, v); }
