@@ -1,11 +1,11 @@
 /* avx512vnni_quant.c — whole-number weights in 512-bit registers, four products and their sum per instruction.
  *
- * Few rows are quant_matmul.inc's, up to 16 quant_tall.inc's; the instruction itself broadcasts activations from
- * memory. Of more rows four pass over three tiles together, so that an activation is broadcast once for 48 columns and
- * a line of codes read once for four rows. The tricky thing is that all of it must stay in registers: 12 sums of whole
- * numbers, which is what two units with 5 cycles each need in order not to wait, and 12 of floats. Floats that go
- * through memory at every group wait for addresses that look alike (4 KiB apart), and the chunk no longer fits the
- * first cache.
+ * Few rows are quant_matmul.inc's, up to 16 quant_tall.inc's, whose instruction itself broadcasts activations from
+ * memory, or quant_passes.inc's. Of more rows four pass over three tiles together, so that an activation is broadcast
+ * once for 48 columns and a line of codes read once for four rows. The tricky thing is that all of it must stay in
+ * registers: 12 sums of whole numbers, which is what two units with 5 cycles each need in order not to wait, and 12 of
+ * floats. Floats that go through memory at every group wait for addresses that look alike (4 KiB apart), and the chunk
+ * no longer fits the first cache.
  */
 #include "avx512_quant.h"
 #include "cpu.h"
@@ -60,7 +60,28 @@ enum { MOST_ROWS_HELD = 4, MOST_HELD = PANEL_TILES * MOST_ROWS_HELD };
 typedef struct rows_form {
     int tiles, rows;
     bool halves, has_rest;
+    int bits;
+    bool has_table, in_place; /* in_place: codes lie as pack.h has them, `lines` says where; else in the panels */
 } rows_form;
+
+/* Where a chunk's codes lie in the first of some tiles, and what is fetched meanwhile. */
+typedef struct lines {
+    const uint8_t *of[CHUNK];
+    size_t tile_bytes;     /* from a tile to the next */
+    uintptr_t from, until; /* in the first tile, what the next chunk reads */
+    int at_once;           /* lines of each tile that are asked for at each 32 inputs */
+} lines;
+
+ALWAYS_INLINE void fetch_lines(lines *l, int n_tiles) {
+    for (int i = 0; i < l->at_once && l->from < l->until; i++, l->from += FETCHED)
+        for (int t = 0; t < n_tiles; t++) __builtin_prefetch((const void *)(l->from + (size_t)t * l->tile_bytes));
+}
+
+ALWAYS_INLINE ivec codes_of(const panel *p, const lines *l, ivec table, int i, int t, int s, rows_form is) {
+    if (!is.in_place) return i_load(p[t].codes[i] + s * PACK_LINE);
+    const ivec v = code(l->of[i] + (size_t)t * l->tile_bytes, is.bits, s);
+    return is.has_table ? i_table(table, v) : v;
+}
 
 /* What a row's sums begin with: MAGIC, less what the zero takes off. Made outside of the vectors, whose units are what
  * all else waits for. */
@@ -69,12 +90,13 @@ ALWAYS_INLINE ivec start_of(const act *x, int base, int half, rows_form is) {
 }
 
 /* Products of `n_steps` times four inputs, from `first` on. */
-ALWAYS_INLINE void add_products(ivec *now, const panel *p, int i, const act *x, int first, int n_steps, rows_form is) {
+ALWAYS_INLINE void add_products(ivec *now, const panel *p, const lines *l, ivec table, int i, const act *x, int first,
+                                int n_steps, rows_form is) {
 #pragma GCC unroll 8
     for (int s = first; s < first + n_steps; s++) {
         ivec codes[PANEL_TILES];
 #pragma GCC unroll 4
-        for (int t = 0; t < is.tiles; t++) codes[t] = i_load(p[t].codes[i] + s * PACK_LINE);
+        for (int t = 0; t < is.tiles; t++) codes[t] = codes_of(p, l, table, i, t, s, is);
 #pragma GCC unroll 4
         for (int r = 0; r < is.rows; r++) {
             const ivec in = four_inputs(x[r].q + 4 * s);
@@ -100,21 +122,24 @@ ALWAYS_INLINE void add_dots(fvec *held, const ivec *now, const panel *p, int i, 
     }
 }
 
-ALWAYS_INLINE void panel_rows(const rows_job *j, int row, float *const *parked, rows_form is) {
+ALWAYS_INLINE void panel_rows(const rows_job *j, lines *l, int row, float *const *parked, rows_form is) {
+    const ivec table = is.has_table ? i_load_table(j->table) : i_zero();
     const act *x = j->x + row;
     fvec held[MOST_HELD];
 #pragma GCC unroll 12
     for (int k = 0; k < is.tiles * is.rows; k++)
         held[k] = f_load(parked[k / is.rows] + (row + k % is.rows) * PACK_COLUMNS);
-    for (int i = 0; i < j->n; i++, x += j->x_step)
+    for (int i = 0; i < j->n; i++, x += j->x_step) {
+        if (is.in_place) fetch_lines(l, is.tiles);
 #pragma GCC unroll 2
         for (int half = 0; half <= is.halves; half++) {
             ivec now[MOST_HELD];
 #pragma GCC unroll 12
             for (int k = 0; k < is.tiles * is.rows; k++) now[k] = start_of(&x[k % is.rows], j->base, half, is);
-            add_products(now, j->panels, i, x, half * STEPS / 2, STEPS >> is.halves, is);
+            add_products(now, j->panels, l, table, i, x, half * STEPS / 2, STEPS >> is.halves, is);
             add_dots(held, now, j->panels, i, x, half, is);
         }
+    }
 #pragma GCC unroll 12
     for (int k = 0; k < is.tiles * is.rows; k++)
         f_store(parked[k / is.rows] + (row + k % is.rows) * PACK_COLUMNS, held[k]);
@@ -124,7 +149,7 @@ typedef void rows_fn(const rows_job *j, int row, float *const *parked);
 
 #define ROWS(tiles, rows, halves, has_rest)                                                                            \
     static void rows_##tiles##_##rows##_##halves##has_rest(const rows_job *j, int row, float *const *parked) {         \
-        panel_rows(j, row, parked, (rows_form){tiles, rows, halves, has_rest});                                        \
+        panel_rows(j, NULL, row, parked, (rows_form){tiles, rows, halves, has_rest, 8, false, false});                 \
     }
 #define ROWS_ALL(tiles, rows)                                                                                          \
     ROWS(tiles, rows, 0, 0) ROWS(tiles, rows, 0, 1) ROWS(tiles, rows, 1, 0) ROWS(tiles, rows, 1, 1)
@@ -157,10 +182,13 @@ static void group_rows(const rows_job *j, const quant_run *run, float *const *pa
 
 #include "quant_fine_rows.inc"
 #include "quant_panel.inc"
+#include "quant_passes.inc"
 
 static void run(const cpu_matmul_block *b) {
     if (b->n_packed > TALLEST)
         run_panels(b);
+    else if (b->single.ahead && b->n_rows > PASS_ROWS)
+        run_passes(b);
     else if (b->n_rows < TALLEST / 2)
         run_stream(b);
     else
