@@ -126,10 +126,11 @@ static inline void barriers_made() {}
 void barrier_expect(uint32_t b, int bytes);
 void barrier_wait(uint32_t b, uint32_t parity);
 void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy);
-void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy);
+void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy, bool wanted);
 
 static inline bool agreed(bool said) { return said; }
-static inline int thread_now() { return (int)threadIdx.x; }
+template <class T> static inline void find_now(T &) {}
+static inline uint32_t thread_now() { return threadIdx.x; }
 static inline uint32_t lane_now() { return threadIdx.x % 32; }
 unsigned __ballot_sync(unsigned lanes, bool vote);
 static inline bool all_say(bool yes) { return __ballot_sync(~0u, yes) == ~0u; }
@@ -208,6 +209,7 @@ static inline half2 __hfma2(half2 a, half2 b, half2 c) {
 
 static inline int min(int a, int b) { return a < b ? a : b; }
 static inline int max(int a, int b) { return a > b ? a : b; }
+static inline uint32_t max(uint32_t a, uint32_t b) { return a > b ? a : b; }
 /* Four of the eight bytes of low and high, one for each digit of `which`. */
 static inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t which) {
     const uint64_t all = (uint64_t)high << 32 | low;

@@ -90,10 +90,10 @@ static void check_same(uint8_t (*slots)[EMULATED_SLOT]) {
         if (memcmp(slots[0], slots[i], EMULATED_SLOT)) emulate_fault("lanes ask for different copies");
 }
 
-void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy) {
-    uint64_t said[EMULATED_SLOT / sizeof(uint64_t)] = {to, (uintptr_t)from, (uint64_t)bytes, barrier};
+void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy, bool wanted) {
+    uint64_t said[EMULATED_SLOT / sizeof(uint64_t)] = {to, (uintptr_t)from, (uint64_t)bytes, barrier, wanted};
     emulate_meet(check_same, said, sizeof said);
-    if (threadIdx.x % LANES) return;
+    if (threadIdx.x % LANES || !wanted) return;
     barrier_expect(barrier, bytes);
     copy_bulk_once(to, from, bytes, barrier, policy);
 }

@@ -217,7 +217,7 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
         s->is_placed = told->is_placed;
         hear(s);
     }
-    const bool lies = norm && (p->order || !program_keeps(p->n_rows, p->n_units));
+    const bool lies = norm && (p->order || norm->rows || !program_keeps(p->n_rows, p->n_units));
     need(m, program_product_bytes(p->n_rows, p->n_units, kind->sum, lies ? p->n_in : 0));
     m->at += launch_bytes(head);
     return s;

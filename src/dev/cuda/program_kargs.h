@@ -142,8 +142,8 @@ PACKED_INLINE int program_up(int n) { return (n + 127) / 128 * 128; }
 PACKED_INLINE int program_ring_at(int n_streams, int scratch_bytes) {
     return program_up(PROGRAM_SHARES + n_streams * (int)sizeof(program_share)) + program_up(scratch_bytes);
 }
-/* Sums of squares of blocks of a unit's inputs. */
-PACKED_INLINE int program_squares(int n_rows, int n_units) { return (n_rows * n_units + 3) / 4 * 4; }
+/* Sums of squares of blocks of a unit's inputs: of a row, in fours. */
+PACKED_INLINE int program_squares(int n_units) { return (n_units + 3) / 4 * 4; }
 /* Whether a thread has no more of the inputs than it can keep while they are normed. */
 enum { PROGRAM_PIECES = 1 };
 PACKED_INLINE int program_keeps(int n_rows, int n_units) {
@@ -152,7 +152,7 @@ PACKED_INLINE int program_keeps(int n_rows, int n_units) {
 /* normed: inputs that lie there to be normed, or 0. */
 PACKED_INLINE int program_product_bytes(int n_rows, int n_units, int sum, int normed) {
     return matvec_x_bytes(n_rows, n_units) + matvec_scale_bytes(n_rows, n_units, sum) +
-           matvec_part_bytes(n_rows, PROGRAM_GROUPS) + (program_squares(n_rows, n_units) + (n_rows + 1) * normed) * 4;
+           matvec_part_bytes(n_rows, PROGRAM_GROUPS) + (n_rows * program_squares(n_units) + (n_rows + 1) * normed) * 4;
 }
 /* Warps that make each new key, and each new value: of codes one for each block. */
 PACKED_INLINE int program_token_warps(int dim, int bits) { return bits == 16 ? 1 : dim / 32; }

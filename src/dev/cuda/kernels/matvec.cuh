@@ -108,15 +108,15 @@ __device__ __forceinline__ void store_digits(const float v[PIECES][8], const dig
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {
         if (!is_any[p]) continue;
-        const int in_step = k[p] % 32;
+        const uint32_t from = k[p], in_step = from % 32; /* without a sign: so these are masks and shifts */
         const uint32_t at =
-            to[p].digits + k[p] / 64 * 64 + k[p] % 64 / 32 * 8 + in_step / 16 * 4 + in_step % 16 / 4 * 16;
+            to[p].digits + from / 64 * 64 + from % 64 / 32 * 8 + in_step / 16 * 4 + in_step % 16 / 4 * 16;
         store_shared4(at, hi[p][0]);
         store_shared4(at + 16, hi[p][1]);
         store_shared4(at + to[p].low, lo[p][0]);
         store_shared4(at + to[p].low + 16, lo[p][1]);
-        if (k[p] % GROUP == 0) to[p].sums[k[p] / GROUP] = (int)sum[p];
-        if (k[p] % PACKED_X_GROUP == 0) to[p].scales[k[p] / PACKED_X_GROUP] = m[p] * (1.0f / 16256.0f);
+        if (from % GROUP == 0) to[p].sums[from / GROUP] = (int)sum[p];
+        if (from % PACKED_X_GROUP == 0) to[p].scales[from / PACKED_X_GROUP] = m[p] * (1.0f / 16256.0f);
     }
 }
 

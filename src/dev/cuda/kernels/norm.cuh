@@ -24,15 +24,25 @@ __device__ __forceinline__ void block_squares(float sums[BLOCKS], const float v[
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) sums[b] = __fadd_rn(sums[b], __shfl_xor_sync(~0u, sums[b], step));
 }
+__device__ __forceinline__ int norm_blocks(int n_in) { return (n_in + NORM_BLOCK - 1) / NORM_BLOCK; }
+
+/* Sums of n blocks lie in fours, with zeros behind the last one. */
+enum { NORM_FOURS = 4 }; /* fours that are asked for together: the additions wait for each other long enough */
+__device__ __forceinline__ void put_block(float *sums, int block, int n, float sum) {
+    sums[block] = sum;
+    if (block == n - 1)
+        for (int i = n; i % 4; i++) sums[i] = 0;
+}
 __device__ __forceinline__ float add_blocks(const float *sums, int n) {
-    constexpr int AT_ONCE = 16; /* asked for together: the additions wait for each other long enough */
+    const float4 zeros = {0, 0, 0, 0};
     float sum = 0;
-    for (int first = 0; first < n; first += AT_ONCE) {
-        float v[AT_ONCE];
+    for (int first = 0; first < n; first += 4 * NORM_FOURS) {
+        float4 v[NORM_FOURS];
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) v[i] = first + i < n ? sums[first + i] : 0;
+        for (int i = 0; i < NORM_FOURS; i++) v[i] = first + 4 * i < n ? *(const float4 *)(sums + first + 4 * i) : zeros;
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) sum = __fadd_rn(sum, v[i]);
+        for (int i = 0; i < NORM_FOURS; i++)
+            sum = __fadd_rn(__fadd_rn(__fadd_rn(__fadd_rn(sum, v[i].x), v[i].y), v[i].z), v[i].w);
     }
     return sum;
 }

@@ -32,7 +32,7 @@ template <int GROUP> __device__ __forceinline__ product_room make_product_room(c
     r.sums = (int *)(r.scales + a.n_rows * a.n_units * 2);
     r.part = (float *)((uint8_t *)r.scales + matvec_scale_bytes(a.n_rows, a.n_units, GROUP));
     r.squares = (float *)((uint8_t *)r.part + matvec_part_bytes(a.n_rows, PROGRAM_GROUPS));
-    r.x = r.squares + program_squares(a.n_rows, a.n_units);
+    r.x = r.squares + a.n_rows * program_squares(a.n_units);
     r.weights = r.x + a.n_rows * a.n_in;
     return r;
 }
@@ -108,8 +108,9 @@ __device__ __forceinline__ void hear_inputs(float v[8], const packed_args &a, co
 }
 
 /* One row that lies as the weights want it: pieces of a thread are heard together. */
-template <int GROUP> __device__ __forceinline__ void stage_straight(const program_stage &s, const product_room &r) {
-    constexpr int PIECES = 3, STEP = PROGRAM_THREADS * 8;
+template <int GROUP, int PIECES>
+__device__ __forceinline__ void stage_straight(const program_stage &s, const product_room &r) {
+    constexpr int STEP = PROGRAM_THREADS * 8;
     const packed_args &a = s.is.product;
     const int n = a.n_in;
 #pragma unroll 1
@@ -134,7 +135,8 @@ template <int GROUP, bool IS_ONE>
 __device__ __forceinline__ void stage_plain(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     const int width = a.n_units * PACKED_UNIT;
-    if (IS_ONE && agreed(!a.order && a.n_in == width)) return stage_straight<GROUP>(s, r);
+    if (IS_ONE && agreed(!a.order && a.n_in == width))
+        return agreed(program_keeps(1, a.n_units)) ? stage_straight<GROUP, 1>(s, r) : stage_straight<GROUP, 3>(s, r);
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
         float v[1][8];
@@ -169,12 +171,13 @@ __device__ __forceinline__ void put_squares(const packed_args &a, const product_
     block_squares<PIECES>(sums, v);
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
-        if (threadIdx.x % 32 == 0 && k[i] < a.n_in) r.squares[row[i] * a.n_units + k[i] / NORM_BLOCK] = sums[i];
+        if (threadIdx.x % 32 == 0 && k[i] < a.n_in)
+            put_block(r.squares + row[i] * program_squares(a.n_units), k[i] / NORM_BLOCK, norm_blocks(a.n_in), sums[i]);
 }
 
 __device__ __forceinline__ float row_scale(const program_stage &s, const product_room &r, int row) {
     const packed_args &a = s.is.product;
-    return norm_scale(add_blocks(r.squares + row * a.n_units, (a.n_in + NORM_BLOCK - 1) / NORM_BLOCK), a.n_in, s.eps);
+    return norm_scale(add_blocks(r.squares + row * program_squares(a.n_units), norm_blocks(a.n_in)), a.n_in, s.eps);
 }
 
 /* Packed inputs k .. k + 7 of a row that is normed. */
@@ -209,7 +212,8 @@ __device__ __forceinline__ float4 weights_at(const program_stage &s, int k) {
                                                   : make_float4(1, 1, 1, 1);
 }
 
-/* Where threads have few pieces they keep them in registers, and their weights, which come before they are heard. */
+/* Where threads have few pieces they keep them in registers, and their weights, which come before they are heard. Rows
+ * are the first ones: to look up which would be waited for. */
 template <int GROUP> __device__ __forceinline__ void stage_kept(const program_stage &s, const product_room &r) {
     constexpr int PIECES = PROGRAM_PIECES;
     const packed_args &a = s.is.product;
@@ -225,7 +229,7 @@ template <int GROUP> __device__ __forceinline__ void stage_kept(const program_st
         is_any[i] = p.row < a.n_rows;
         row[i] = is_any[i] ? p.row : 0, k[i] = is_any[i] ? p.k : n;
         needs_low[i] = k[i] < n, needs_high[i] = k[i] + 4 < n;
-        low[i] = normed_row(s, row[i]) + k[i], high[i] = low[i] + 4;
+        low[i] = a.x + row[i] * a.x_stride + k[i], high[i] = low[i] + 4;
     }
 #pragma unroll
     for (int i = 0; i < PIECES; i++) w[i][0] = weights_at(s, k[i]), w[i][1] = weights_at(s, k[i] + 4);
@@ -247,7 +251,7 @@ template <int GROUP> __device__ __forceinline__ void stage_kept(const program_st
 template <int GROUP> __device__ __forceinline__ void stage_normed(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     const int width = a.n_units * PACKED_UNIT, n = a.n_in;
-    if (agreed(!a.order && program_keeps(a.n_rows, a.n_units))) return stage_kept<GROUP>(s, r);
+    if (agreed(!a.order && !s.norm_rows && program_keeps(a.n_rows, a.n_units))) return stage_kept<GROUP>(s, r);
     fetch_weights(s, r.weights);
     for (int row = 0; row < a.n_rows; row++) {
         const float *from = normed_row(s, row);
@@ -353,10 +357,12 @@ template <class UNITS> struct rows_dot {
         x[0].scales = r.scales + lane_row * a.n_units * 2;
         x[0].sums = r.sums + lane_row * (width / UNITS::SUM);
     }
-    __device__ __forceinline__ void add(float y[2], UNITS &units, uint32_t unit, int u, int) const {
+    __device__ __forceinline__ void add(float y[2], UNITS &units, weight_ring &ring, int u, int) const {
         float all[1][2] = {{y[0], y[1]}};
-        units.template dot<1>(all, unit, x, u);
+        units.template dot<1>(all, ring.take(), x, u);
         y[0] = all[0][0], y[1] = all[0][1];
+        __syncwarp();
+        ring.pay();
     }
 };
 
@@ -367,8 +373,8 @@ template <class UNITS> struct row_dot {
     __device__ __forceinline__ row_dot(const packed_args &a, const product_room &r)
         : x(x_part::of<UNITS::SUM>(a, r.digits, r.scales, r.sums)) {}
     /* next: which unit the warp multiplies then. */
-    __device__ __forceinline__ void add(float y[2], UNITS &units, uint32_t unit, int u, int next) const {
-        units.dot_one(y, unit, x, u, next);
+    __device__ __forceinline__ void add(float y[2], UNITS &units, weight_ring &ring, int u, int next) const {
+        units.dot_one(y, ring.take(), x, u, next, [&] { ring.pay(); });
     }
 };
 
@@ -395,13 +401,11 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
     if (first_unit < end_unit) units.expect(first_unit);
     __syncthreads();
     while (count > 0) {
-        bool owes = false; /* a slot that has been read: others wait for sums, nobody for what this is filled with */
         for (int i = group; i < count; i += PROGRAM_GROUPS) {
             float y[2] = {0, 0};
             for (int u = first_unit; u < end_unit; u++) {
-                if (owes) ring.pay();
-                owes = true;
-                dot.add(y, units, ring.take(), u, u + 1 < end_unit ? u + 1 : first_unit);
+                dot.add(y, units, ring, u, u + 1 < end_unit ? u + 1 : first_unit);
+                ring.settle();
             }
             if (t < (IS_ONE ? 1 : a.n_rows)) {
                 float *to = r.part + ((i * PACKED_SLICES + slice) * a.n_rows + t) * MATVEC_PART + g;
@@ -417,7 +421,6 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
         } else {
             pass_threads<SUMS_BARRIER, PROGRAM_THREADS>();
         }
-        if (owes) ring.pay();
         batch += PROGRAM_BATCH, count = min(tiles.end - batch, PROGRAM_BATCH);
         if (count <= 0) break;
         mine = result<IS_ONE>(s, threadIdx.x, batch, count);

@@ -93,7 +93,7 @@ struct weight_ring {
 
     __device__ __forceinline__ weight_ring() {
         const program_state &p = state_of();
-        const int warp = thread_now() / 32; /* kept: what follows from it is not found again for every unit */
+        const uint32_t warp = thread_now() / 32; /* kept: what follows from it is not found again for every unit */
         slot_bytes = p.slot_bytes;
         w = p.warps[warp];
         ring = p.rings + warp * p.n_slots * slot_bytes;
@@ -116,11 +116,11 @@ struct weight_ring {
         w.jump = (uint32_t)s.apart * s.tile_bytes - bytes;
         w.left = w.slice_units = end - begin;
     }
-    /* The next part of the stream where the group has tiles, or the next stream. w.left is 0 at the end of the program.
-     */
+    /* The next part of the stream where the group has tiles, or the next stream. At the end of the program w.left is
+     * not above 0. */
     __device__ __forceinline__ void open_next() {
         const int group = warp_group();
-        while (!w.left && w.stream < state_of().n_streams) {
+        while (w.left <= 0 && w.stream < state_of().n_streams) {
             if (w.next_part) {
                 const program_share &s = share_of(w.stream);
                 const part_tiles more = find_tiles(state_of().streams[w.stream], s.first, s.end, group, w.next_part);
@@ -133,15 +133,15 @@ struct weight_ring {
             }
         }
     }
-    /* Asks for the next unit, if there is one. */
+    /* Asks for the next unit, if there is one. No branches, so that products go on meanwhile; what is rare is left to
+     * settle. */
     __device__ __forceinline__ void fill() {
-        if (!w.left) return;
-        copy_bulk_by_one(at, w.from, w.bytes, barrier, evict_first());
-        const bool ends = --w.left == 0; /* the slice of a tile: the next one's comes then */
+        const bool is_any = w.left > 0, ends = w.left == 1; /* the slice of a tile: the next one's comes then */
+        copy_bulk_by_one(at, w.from, w.bytes, barrier, evict_first(), is_any);
         w.from += w.bytes + (ends ? w.jump : 0);
-        if (ends) w.left = w.slice_units;
-        if (w.units) w.units += ends ? 1 - w.slice_units : 1, w.bytes = __ldg(&w.units->bytes);
-        if (ends && --w.tiles_left <= 0) w.left = 0, open_next();
+        w.tiles_left -= ends;
+        w.left = !ends ? w.left - 1 : w.tiles_left > 0 ? w.slice_units : 0;
+        if (w.units && is_any) w.units += ends ? 1 - w.slice_units : 1, w.bytes = __ldg(&w.units->bytes);
     }
     __device__ __forceinline__ void turn_on() {
         at += slot_bytes, barrier += 8;
@@ -153,10 +153,10 @@ struct weight_ring {
         return at;
     }
     /* Once all lanes have read it. */
-    __device__ __forceinline__ void pay() {
-        __syncwarp();
-        fill();
-        turn_on();
+    __device__ __forceinline__ void pay() { fill(), turn_on(); }
+    /* Behind every pay. */
+    __device__ __forceinline__ void settle() {
+        if (w.left <= 0) open_next();
     }
     /* Where the warp's ring goes on. */
     __device__ __forceinline__ void close() {
@@ -178,8 +178,8 @@ __device__ __forceinline__ void start_ring() {
     ring.open_next();
 #pragma unroll 1
     do {
-        ring.fill();
-        ring.turn_on();
+        ring.pay();
+        ring.settle();
     } while (ring.barrier != ring.barriers);
     ring.w.parity = 0;
     ring.close();

@@ -30,9 +30,8 @@ template <class LOOK> __device__ __forceinline__ void look_together(LOOK look) {
         if (++looks == MOST_LOOKS) __trap();
 }
 
-__device__ __forceinline__ bool is_said(const uint4 &v) {
-    return v.x != (uint32_t)UNSAID && v.y != (uint32_t)UNSAID && v.z != (uint32_t)UNSAID && v.w != (uint32_t)UNSAID;
-}
+/* UNSAID is the greatest word, so one comparison tells of many, and no branch does. */
+__device__ __forceinline__ uint32_t greatest(const uint4 &v) { return max(max(v.x, v.y), max(v.z, v.w)); }
 __device__ __forceinline__ void put4(float v[4], const uint4 &w) {
     v[0] = __uint_as_float(w.x), v[1] = __uint_as_float(w.y);
     v[2] = __uint_as_float(w.z), v[3] = __uint_as_float(w.w);
@@ -57,16 +56,16 @@ __device__ __forceinline__ void hear_pieces(float v[PIECES][8], const float *con
                                             const bool needs_high[PIECES]) {
     const int64_t shift = hears ? state_of().told_shift / 4 : 0;
     look_together([&] {
-        bool is_said_all = true;
+        uint32_t top = 0;
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
             uint4 a = {}, b = {};
             if (needs_low[i]) a = load_relaxed16(low[i] + shift);
             if (needs_high[i]) b = load_relaxed16(high[i] + shift);
-            is_said_all = is_said_all && is_said(a) && is_said(b);
+            top = max(top, max(greatest(a), greatest(b)));
             put4(v[i], a), put4(v[i] + 4, b);
         }
-        return !hears || is_said_all;
+        return !hears || top != (uint32_t)UNSAID;
     });
 }
 __device__ __forceinline__ void hear_eight(float v[8], const float *low, const float *high, bool hears, bool needs_low,
@@ -80,14 +79,14 @@ __device__ __forceinline__ void hear_eight(float v[8], const float *low, const f
 /* Eight words at once: load(i) looks at one. */
 template <class LOAD> __device__ __forceinline__ void hear_words(float v[8], bool hears, LOAD load) {
     look_together([&] {
-        bool is_unsaid = false;
+        uint32_t top = 0;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const uint32_t word = load(i);
-            is_unsaid = is_unsaid || word == (uint32_t)UNSAID;
+            top = max(top, word);
             v[i] = __uint_as_float(word);
         }
-        return !hears || !is_unsaid;
+        return !hears || top != (uint32_t)UNSAID;
     });
 }
 /* n of eight words, `step` apart. */

@@ -107,15 +107,15 @@ __device__ __forceinline__ void copy_bulk_once(uint32_t to, const void *from, in
                  "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
 }
-/* Asked for by one lane of a whole warp, all of whose lanes say the same: the barrier expects the bytes, too. Chosen by
- * the instruction, for then the compiler knows that there is only one. */
+/* Asked for, if it is wanted, by one lane of a whole warp, all of whose lanes say the same: the barrier expects the
+ * bytes, too. Chosen by the instruction, for then the compiler knows that there is only one. */
 __device__ __forceinline__ void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier,
-                                                 uint64_t policy) {
-    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+                                                 uint64_t policy, bool wanted) {
+    asm volatile("{\n.reg .pred p, q;\nsetp.ne.u32 q, %5, 0;\nelect.sync _|p, 0xffffffff;\nand.pred p, p, q;\n"
                  "@p mbarrier.arrive.expect_tx.shared.b64 _, [%3], %2;\n"
                  "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
                  "[%3], %4;\n}" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy), "r"((uint32_t)wanted)
                  : "memory");
 }
 
@@ -123,9 +123,11 @@ __device__ __forceinline__ void copy_bulk_by_one(uint32_t to, const void *from, 
 __device__ __forceinline__ bool agreed(bool said) { return __any_sync(~0u, said); }
 /* Whether all lanes of a whole warp say yes. */
 __device__ __forceinline__ bool all_say(bool yes) { return __all_sync(~0u, yes); }
+/* Found here, not where it is first used: in front of a wait. */
+template <class T> __device__ __forceinline__ void find_now(T &v) { asm volatile("" : "+r"(v)); }
 /* threadIdx.x, read anew: not kept since the last time. */
-__device__ __forceinline__ int thread_now() {
-    int thread;
+__device__ __forceinline__ uint32_t thread_now() {
+    uint32_t thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
 }

@@ -44,16 +44,17 @@ template <class SUM> static __device__ float sum_row(const float *x, int dim, fl
     float all = 0;
     for (int first = 0; first < dim; first += NORM_ROOM * NORM_BLOCK) {
         const int behind = min(dim, first + NORM_ROOM * NORM_BLOCK);
+        const int n = norm_blocks(behind - first);
         __syncthreads(); /* nobody still reads earlier sums */
         for (int k = first + threadIdx.x * NORM_PIECE; k / NORM_BLOCK * NORM_BLOCK < behind;
              k += blockDim.x * NORM_PIECE) {
             float v[1][NORM_PIECE];
             read_piece(v[0], x, k, dim);
             const float one = sum(v, k);
-            if (threadIdx.x % WARP == 0) room[(k - first) / NORM_BLOCK] = one;
+            if (threadIdx.x % WARP == 0) put_block(room, (k - first) / NORM_BLOCK, n, one);
         }
         __syncthreads();
-        const float some = add_blocks(room, (behind - first + NORM_BLOCK - 1) / NORM_BLOCK);
+        const float some = add_blocks(room, n);
         all = first ? __fadd_rn(all, some) : some;
     }
     return all;
@@ -62,7 +63,7 @@ template <class SUM> static __device__ float sum_row(const float *x, int dim, fl
 /* Grid: [heads][rows]; the block's width follows from dim. */
 KERNEL k_norm(const k_norm_args a) {
     enum { AT_ONCE = 4 }; /* asked for before one is written, which could be where another is read */
-    __shared__ float room[NORM_ROOM];
+    alignas(16) __shared__ float room[NORM_ROOM];
     take_turn();
     const int64_t row = blockIdx.y, from = a.rows ? a.rows[row] : row, width = (int64_t)a.heads * a.dim;
     const float *x = a.x + from * width + (int64_t)blockIdx.x * a.dim;

@@ -21,11 +21,13 @@ struct x_part {
                                                 const int *row_sums) {
         x_part x;
         x.lane = thread_now() % 32; /* kept: read again for every unit it would be waited for */
-        const int g = x.lane / 4, t = x.lane % 4;
+        const uint32_t lane = x.lane, g = lane / 4, t = lane % 4;
         x.column = g / 2, x.half = t / 2, x.step = t % 2;
         x.digits = digits_at + g % 2 * (a.n_units * PACKED_UNIT + 64) + x.column / 2 * 128 + t * 16 + x.column % 2 * 8;
         x.scales = shared_address(row_scales);
         x.sums = shared_address(row_sums) + x.half * (PACKED_X_GROUP / SUM * 4);
+        find_now(x.lane), find_now(x.column), find_now(x.half), find_now(x.step);
+        find_now(x.digits), find_now(x.scales), find_now(x.sums);
         return x;
     }
 };
@@ -48,9 +50,16 @@ __device__ __forceinline__ void multiply_parts(int c[4], const uint32_t *w0, con
 __device__ __forceinline__ float from_lane(float v, int distance) { return __shfl_xor_sync(~0u, v, distance); }
 __device__ __forceinline__ int from_lane(int v, int distance) { return __shfl_xor_sync(~0u, v, distance); }
 
-/* y of lanes with t = 0. unit: where it begins in shared memory; u: its number among the units of its tile. */
-template <int BITS, int GROUP, int SUM>
-__device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_part &x, int u, int zero) {
+/* The group of the result's half that a lane finishes in block b. */
+template <int GROUP> __device__ __forceinline__ int x_group(const x_part &x, int b) {
+    return GROUP == 32 ? 2 * b + x.step : GROUP == 64 ? b : 0;
+}
+
+/* y of lanes with t = 0. unit: where it begins in shared memory; u: its number among the units of its tile; pay: called
+ * once all lanes have read the unit, which the products tell, for which they meet; much is done behind it that does not
+ * wait for it. */
+template <int BITS, int GROUP, int SUM, class PAY>
+__device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_part &x, int u, int zero, PAY pay) {
     constexpr int F = Code<BITS>::factor, PER = PACKED_X_GROUP / GROUP;
     const uint32_t scales = unit + BITS * 512 + x.lane / 4 * 4;
     uint32_t w[4 * BITS];
@@ -59,6 +68,10 @@ __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_
         const uint4 line = load_shared16(unit + i * 512 + x.lane * 16);
         w[4 * i] = line.x, w[4 * i + 1] = line.y, w[4 * i + 2] = line.z, w[4 * i + 3] = line.w;
     }
+    float2 d[2];
+#pragma unroll
+    for (int b = 0; b < (GROUP == 128 ? 1 : 2); b++)
+        d[b] = halves(load_shared4(scales + (x.half * PER + x_group<GROUP>(x, b)) * 32));
     int c[2][4]; /* [block] */
 #pragma unroll
     for (int b = 0; b < 2; b++) {
@@ -66,20 +79,20 @@ __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_
         const uint2 digits = load_shared8(x.digits + u * PACKED_UNIT + b * 64);
         multiply_parts<BITS>(GROUP == 128 ? c[0] : c[b], w + b * BITS, w + (2 + b) * BITS, digits, x.column);
     }
+    pay();
     float v[2] = {0, 0};
 #pragma unroll
     for (int b = 0; b < (GROUP == 128 ? 1 : 2); b++) {
         int t0 = c[b][0] * 128 + c[b][1], t1 = c[b][2] * 128 + c[b][3];
-        const int j = GROUP == 32 ? 2 * b + x.step : GROUP == 64 ? b : 0; /* the group of the half */
+        const int j = x_group<GROUP>(x, b);
         if (GROUP > 32) t0 = t0 * F + from_lane(t0, 1), t1 = t1 * F + from_lane(t1, 1);
         const uint32_t sums = x.sums + u * (2 * PACKED_X_GROUP / SUM * 4) + j * (GROUP / SUM * 4);
         int sum = 0;
 #pragma unroll
         for (int i = 0; i < GROUP / SUM; i++) sum += (int)load_shared4(sums + 4 * i);
         const int off = zero * sum * (GROUP == 32 && !x.step ? 1 : F);
-        const float2 d = halves(load_shared4(scales + (x.half * PER + j) * 32));
-        v[0] = fmaf(d.x, (float)(t0 - off), v[0]);
-        v[1] = fmaf(d.y, (float)(t1 - off), v[1]);
+        v[0] = fmaf(d[b].x, (float)(t0 - off), v[0]);
+        v[1] = fmaf(d[b].y, (float)(t1 - off), v[1]);
     }
     /* Classes meet: of groups of 32 here, the second one divided by F; others are F times too large. */
     constexpr float TIMES = GROUP == 32 ? 1 : 1.0f / F;
@@ -98,8 +111,9 @@ __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_
 template <int BITS, int GROUP> struct same_units_one : same_units<BITS, GROUP, PACKED_PLAIN> {
     __device__ __forceinline__ same_units_one(const packed_args &a) : same_units<BITS, GROUP, PACKED_PLAIN>(a) {}
     __device__ __forceinline__ void expect(int) {}
-    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int) {
-        unit_dot_one<BITS, GROUP, GROUP>(y, unit, x, u, this->zero);
+    template <class PAY>
+    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int, PAY pay) {
+        unit_dot_one<BITS, GROUP, GROUP>(y, unit, x, u, this->zero, pay);
     }
 };
 struct mixed_units_one : mixed_units {
@@ -107,16 +121,19 @@ struct mixed_units_one : mixed_units {
     __device__ __forceinline__ mixed_units_one(const packed_args &a) : mixed_units(a) {}
     __device__ __forceinline__ void expect(int u) { kind = __ldg(&table[u].kind); }
     /* Of the unit that was expected; next: the number of the one that is from now on. */
-    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int next) {
+    template <class PAY>
+    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int next, PAY pay) {
         const int now = kind;
         expect(next);
         switch (now) {
 #define X(bits, group)                                                                                                 \
     case PACKED_KIND(bits, group):                                                                                     \
-        return unit_dot_one<bits, group, SUM>(y, unit, x, u, 1 << (bits - 1));
+        unit_dot_one<bits, group, SUM>(y, unit, x, u, 1 << (bits - 1), [] {});                                         \
+        break;
             PACKED_MIXES(X)
 #undef X
         }
+        pay(); /* once for all kinds */
     }
 };
 
