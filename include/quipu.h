@@ -103,6 +103,7 @@ typedef struct qp_measure {
     char unit[16];                  /* "GB/s" or "GFLOP/s" or "GOP/s" */
     double median, lowest, highest; /* over the repeats */
     bool is_best;                   /* compute: the fastest instruction for 16-bit weights */
+    bool is_best_whole;             /* and for those that are multiplied as whole numbers */
 } qp_measure;
 
 /* Sequential reading of memory by all threads, clock stopped after the last byte is used. Fills one entry. */
@@ -223,7 +224,8 @@ typedef struct qp_model_info {
     uint64_t weight_bytes; /* all weights */
     uint64_t step_bytes;   /* read once per decoded token (weights without the embedding table's other rows) */
     double bits_per_weight;
-    int32_t bos; /* -1: none */
+    bool multiplies_whole; /* most weights lie packed; a processor multiplies those as whole numbers */
+    int32_t bos;           /* -1: none */
     int32_t eos[16];
     int n_eos;
     bool has_tokenizer, has_chat_template;

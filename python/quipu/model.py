@@ -49,6 +49,7 @@ class ModelInfo:
     weight_bytes: int
     step_bytes: int
     bits_per_weight: float
+    multiplies_whole: bool
     bos: Optional[int]
     eos: List[int]
     has_tokenizer: bool

@@ -138,6 +138,7 @@ void qp_model_get_info(const qp_model *m, qp_model_info *info) {
                             .weight_bytes = w->bytes,
                             .step_bytes = (s->tied ? w->bytes : w->bytes - w->embed_bytes) - w->idle_bytes,
                             .bits_per_weight = 8.0 * (double)w->bytes / (double)w->n_parameters,
+                            .multiplies_whole = w->packed_bytes > w->bytes / 2,
                             .bos = m->bos,
                             .n_eos = m->n_eos,
                             .has_tokenizer = m->tokenizer != NULL,

@@ -9,7 +9,7 @@ enum { BENCH_MEASURES_MAX = 32, BENCH_ROWS_MAX = 1024 };
 /* What the machine can do at best with some number of threads, measured in this run; zeros for a GPU, whose limits are
  * not known. */
 typedef struct bench_limit {
-    qp_measure read, compute;
+    qp_measure read, floats, whole; /* whole: zeros where the processor has no instruction for it */
 } bench_limit;
 
 typedef struct bench_row {
@@ -38,6 +38,8 @@ qp_status bench_run(bench_report *out, session *s, const qp_model *model, int li
 /* How many rows that will be. */
 int bench_plan(const options *o);
 
+/* What a model's products are measured by. */
+const qp_measure *bench_compute(const bench_report *r, const bench_limit *limit);
 /* The better of the two measurements, so that a share is never flattered. */
 double bench_best(const bench_report *r, const bench_row *row);
 qp_status bench_print(const bench_report *r, const session *s, qp_error *err);

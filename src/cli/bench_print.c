@@ -4,10 +4,14 @@
 #include "base/str.h"
 #include <stdio.h>
 
+const qp_measure *bench_compute(const bench_report *r, const bench_limit *limit) {
+    return r->info.multiplies_whole && limit->whole.median > 0 ? &limit->whole : &limit->floats;
+}
+
 double bench_best(const bench_report *r, const bench_row *row) {
     const bench_limit *before = &r->before[row->limit], *after = &r->after[row->limit];
-    const double a = row->is_decode ? before->read.median : before->compute.median;
-    const double b = row->is_decode ? after->read.median : after->compute.median;
+    const double a = row->is_decode ? before->read.median : bench_compute(r, before)->median;
+    const double b = row->is_decode ? after->read.median : bench_compute(r, after)->median;
     return a > b ? a : b;
 }
 
@@ -55,7 +59,7 @@ static void print_table(const bench_report *r, const session *s) {
     puts(is_known ? "limits of the machine" : "limits of the machine: not measured on this device");
     for (int k = 0; is_known && k < r->n_threads; k++) {
         print_limit("memory", &r->before[k].read, &r->after[k].read, r->threads[k]);
-        print_limit("arithmetic", &r->before[k].compute, &r->after[k].compute, r->threads[k]);
+        print_limit("arithmetic", bench_compute(r, &r->before[k]), bench_compute(r, &r->after[k]), r->threads[k]);
     }
     printf("\n%s%-8s%7s%6s%8s%8s  %10s%10s%10s  %18s%7s  %s%s\n", term_set(coloured, STYLE_DIM), "", "tokens", "seqs",
            "depth", "threads", "tok/s", "min", "max", "of the machine", "share", "hash of the logits",
@@ -97,9 +101,9 @@ static void add_limits(strbuf *b, const bench_report *r) {
         strbuf_text(b, "}, ");
         add_measure(b, "read_after", &r->after[k].read);
         strbuf_text(b, "}, ");
-        add_measure(b, "compute_before", &r->before[k].compute);
+        add_measure(b, "compute_before", bench_compute(r, &r->before[k]));
         strbuf_text(b, "}, ");
-        add_measure(b, "compute_after", &r->after[k].compute);
+        add_measure(b, "compute_after", bench_compute(r, &r->after[k]));
         strbuf_text(b, "}}");
     }
     strbuf_char(b, ']');
@@ -154,7 +158,10 @@ static void print_measure_table(const qp_measure *rows, const int *threads, int 
            term_set(coloured, STYLE_PLAIN));
     for (int i = 0; i < count; i++)
         printf("%-14s%8d%12.1f%12.1f%12.1f %s%s\n", rows[i].name, threads[i], rows[i].median, rows[i].lowest,
-               rows[i].highest, rows[i].unit, rows[i].is_best ? "  best for 16-bit weights" : "");
+               rows[i].highest, rows[i].unit,
+               rows[i].is_best         ? "  best for 16-bit weights"
+               : rows[i].is_best_whole ? "  best for packed weights"
+                                       : "");
 }
 
 qp_status bench_print_measures(const qp_measure *rows, const int *threads, int count, const session *s, qp_error *err) {
@@ -167,7 +174,8 @@ qp_status bench_print_measures(const qp_measure *rows, const int *threads, int c
     for (int i = 0; i < count; i++) {
         if (i) strbuf_text(&b, ", ");
         add_measure(&b, NULL, &rows[i]);
-        strbuf_format(&b, ", \"threads\": %d, \"is_best\": %s}", threads[i], rows[i].is_best ? "true" : "false");
+        strbuf_format(&b, ", \"threads\": %d, \"is_best\": %s, \"is_best_whole\": %s}", threads[i],
+                      rows[i].is_best ? "true" : "false", rows[i].is_best_whole ? "true" : "false");
     }
     strbuf_char(&b, ']');
     const qp_status status = finish(&b, err);

@@ -66,8 +66,10 @@ static qp_status measure_beside(bench_limit *out, const options *o, int64_t thre
     const qp_measure_options wanted = measure_options(o, threads, BESIDE_SECONDS);
     ERR_TRY(qp_measure_bandwidth(&out->read, &wanted, err));
     ERR_TRY(qp_measure_compute(rows, BENCH_MEASURES_MAX, &count, &wanted, err));
-    for (int i = 0; i < count && i < BENCH_MEASURES_MAX; i++)
-        if (!i || rows[i].is_best) out->compute = rows[i];
+    for (int i = 0; i < count && i < BENCH_MEASURES_MAX; i++) {
+        if (!i || rows[i].is_best) out->floats = rows[i];
+        if (rows[i].is_best_whole) out->whole = rows[i];
+    }
     return QP_OK;
 }
 

@@ -100,9 +100,11 @@ static qp_status bind_one(weights *w, const slot_row *row, const model_shape *sh
     if (is_vector)
         ERR_TRY(bind_vector(dev, is_many ? &b->vectors[member] : &b->one.vector, &m, row->flags & SLOT_PLUS_ONE ? 1 : 0,
                             err));
-    else
-        ERR_TRY(bind_matrix(dev, is_many ? &b->matrices[member] : &b->one.matrix, &m, weights_use(row->slot, shape),
-                            key_of(row, layer, member), source, err));
+    else {
+        dev_weight *matrix = is_many ? &b->matrices[member] : &b->one.matrix;
+        ERR_TRY(bind_matrix(dev, matrix, &m, weights_use(row->slot, shape), key_of(row, layer, member), source, err));
+        if (matrix->packed) w->packed_bytes += quant_bytes(&m);
+    }
     count(w, row, shape, &m);
     return QP_OK;
 }

@@ -41,6 +41,7 @@ typedef struct weights {
     bool tied;
     bound_slot *slots; /* [n_layers + 1][SLOT_COUNT]; the last row holds what is not per layer */
     uint64_t bytes, n_parameters, embed_bytes, idle_bytes; /* idle: experts that a single token does not choose */
+    uint64_t packed_bytes;                                 /* of weights that the device keeps in a form of its own */
 } weights;
 
 /* Each weight lies where its layer does. What is before the layers lies with the first, what is behind them with the

@@ -469,6 +469,15 @@ class Reports(Base):
         self.assertEqual([r["threads"] for r in document["limits"]], [1, 2])
         self.assertGreater(document["peak_memory_bytes"], 1 << 20)
 
+    def test_bench_packed(self):
+        """Packed weights are compared with products of whole numbers, where the processor has such."""
+        best = [r["name"] for r in json.loads(self.good("bench", "compute", "--seconds", "0.02", "--json"))["results"]
+                if r["is_best_whole"]]
+        limits = json.loads(self.good("bench", "--shape", "tiny", "--format", "q4_0", "-p", "8", "-n", "0", "--repeat",
+                                      "1", "--seconds", "0.02", "--json"))["limits"]
+        if best:
+            self.assertEqual(limits[0]["compute_before"]["unit"], "GOP/s")
+
     def test_bench_format(self):
         """Typed without a shape it is a mistake; in the environment it waits for one."""
         quick = ["bench", "-m", DEMO, "-p", "8", "-n", "0", "--repeat", "1", "--seconds", "0.02"]
@@ -495,6 +504,7 @@ class Reports(Base):
         self.assertEqual([(r["threads"], r["unit"]) for r in rows], [(1, "GB/s"), (2, "GB/s")])
         rows = json.loads(self.good("bench", "compute", "--seconds", "0.02", "--json"))["results"]
         self.assertEqual(sum(r["is_best"] for r in rows), 1)
+        self.assertTrue(all(r["unit"] == "GOP/s" for r in rows if r["is_best_whole"]))
         self.assertIn("best for 16-bit weights", self.good("bench", "compute", "--seconds", "0.02"))
 
 

@@ -70,8 +70,8 @@ static float run_int8(int64_t turns) {
 static bool has_int8(const cpu_features *f) { return f->amx_int8; }
 
 static const cpu_peak peaks[] = {
-    {"amx_bf16", "GFLOP/s", NULL, true, 4 * 2 * 16 * 16 * 32, run_bf16},
-    {"amx_int8", "GOP/s", has_int8, false, 4 * 2 * 16 * 16 * 64, run_int8},
+    {"amx_bf16", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 4 * 2 * 16 * 16 * 32, run_bf16},
+    {"amx_int8", "GOP/s", has_int8, CPU_PEAK_WHOLE, 4 * 2 * 16 * 16 * 64, run_int8},
 };
 
 const cpu_measure_ops cpu_measure_amx = {"amx", {NULL}, peaks, 2};

@@ -51,7 +51,7 @@ static float run_fma(int64_t turns) {
 }
 
 static const cpu_peak peaks[] = {
-    {"fma_f32_256", "GFLOP/s", NULL, true, 2 * 8 * CHAINS *UNROLL, run_fma},
+    {"fma_f32_256", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * 8 * CHAINS *UNROLL, run_fma},
 };
 
 const cpu_measure_ops cpu_measure_avx2 = {"avx2", {read_wide, read_dense, read_narrow}, peaks, 1};

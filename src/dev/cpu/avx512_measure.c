@@ -96,11 +96,11 @@ __attribute__((target("avx512vnni"))) static float run_dot_int8(int64_t turns) {
 static bool has_vnni(const cpu_features *f) { return f->avx512vnni; }
 
 static const cpu_peak peaks[] = {
-    {"fma_f32", "GFLOP/s", NULL, true, 2 * 16 * CHAINS *UNROLL, run_fma},
+    {"fma_f32", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * 16 * CHAINS *UNROLL, run_fma},
 #ifdef HAS_F16
-    {"fma_f16", "GFLOP/s", has_f16, false, 2 * 32 * CHAINS *UNROLL, run_fma_f16},
+    {"fma_f16", "GFLOP/s", has_f16, CPU_PEAK_NONE, 2 * 32 * CHAINS *UNROLL, run_fma_f16},
 #endif
-    {"dot_int8", "GOP/s", has_vnni, false, 2 * 64 * DOT_CHAINS *DOT_UNROLL, run_dot_int8},
+    {"dot_int8", "GOP/s", has_vnni, CPU_PEAK_WHOLE, 2 * 64 * DOT_CHAINS *DOT_UNROLL, run_dot_int8},
 };
 
 const cpu_measure_ops cpu_measure_avx512 = {

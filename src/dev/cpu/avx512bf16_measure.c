@@ -22,7 +22,7 @@ static float run_dot(int64_t turns) {
 }
 
 static const cpu_peak peaks[] = {
-    {"dot_bf16", "GFLOP/s", NULL, true, 2 * 32 * CHAINS *UNROLL, run_dot},
+    {"dot_bf16", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * 32 * CHAINS *UNROLL, run_dot},
 };
 
 const cpu_measure_ops cpu_measure_avx512bf16 = {"avx512bf16", {NULL}, peaks, 1};

@@ -175,16 +175,18 @@ qp_status dev_measure_compute(qp_measure *out, int capacity, int *count, const d
     bench b;
     *count = 0;
     const qp_status status = bench_open(&b, options, err);
-    int best = -1;
+    int best[CPU_PEAK_KINDS] = {-1, -1, -1};
     for (int i = 0; i < N_TABLES && status == QP_OK; i++)
         for (int j = 0; j < tables[i]->n_peaks && may_use(&b, tables[i]); j++) {
             const cpu_peak *peak = &tables[i]->peaks[j];
             if (*count == capacity || (peak->usable && !peak->usable(&b.features))) continue;
             measure_peak(&out[*count], &b, peak);
-            if (peak->for_weights && (best < 0 || out[*count].median > out[best].median)) best = *count;
+            int *fastest = &best[peak->is_for];
+            if (*fastest < 0 || out[*count].median > out[*fastest].median) *fastest = *count;
             ++*count;
         }
-    if (best >= 0) out[best].is_best = true;
+    if (best[CPU_PEAK_FLOATS] >= 0) out[best[CPU_PEAK_FLOATS]].is_best = true;
+    if (best[CPU_PEAK_WHOLE] >= 0) out[best[CPU_PEAK_WHOLE]].is_best_whole = true;
     pool_free(b.pool);
     return status;
 }

@@ -5,11 +5,19 @@
 #include "base/cpuid.h"
 #include <stdint.h>
 
+/* What products can be made of an instruction. */
+typedef enum cpu_peak_for {
+    CPU_PEAK_NONE,
+    CPU_PEAK_FLOATS, /* of 16-bit weights: it keeps float32 sums or better */
+    CPU_PEAK_WHOLE,  /* of weights that lie packed */
+    CPU_PEAK_KINDS,
+} cpu_peak_for;
+
 /* One multiply-add instruction at its peak: independent chains out of registers. */
 typedef struct cpu_peak {
     const char *name, *unit;
     bool (*usable)(const cpu_features *features); /* beyond what the level asks; NULL: always */
-    bool for_weights; /* a product of 16-bit weights can be made of it: it keeps float32 sums or better */
+    cpu_peak_for is_for;
     double ops_per_turn;
     float (*run)(int64_t turns); /* answers something made of all results */
 } cpu_peak;

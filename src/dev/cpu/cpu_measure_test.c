@@ -19,14 +19,16 @@ static void every_level_has_limits(void **state) {
         }
         const dev_measure_options options = {.cpu_level = dev_cpu_level(i), .threads = 2, .seconds = 0.01};
         qp_measure all[16];
-        int count, n_best = 0;
+        int count, n_best = 0, n_best_whole = 0;
         assert_int_equal(dev_measure_compute(all, 16, &count, &options, NULL), QP_OK);
         assert_in_range(count, 1, 15);
         for (int j = 0; j < count; j++) {
             assert_sound(&all[j]);
-            n_best += all[j].is_best;
+            n_best += all[j].is_best, n_best_whole += all[j].is_best_whole;
+            assert_true(!all[j].is_best_whole || !strcmp(all[j].unit, "GOP/s"));
         }
         assert_int_equal(n_best, 1);
+        assert_in_range(n_best_whole, !strcmp(dev_cpu_level(i), "avx512vnni"), 1);
         assert_int_equal(dev_measure_compute(all, 1, &count, &options, NULL), QP_OK);
         assert_int_equal(count, 1);
     }

@@ -38,7 +38,7 @@ static float run_fma(int64_t turns) {
 }
 
 static const cpu_peak peaks[] = {
-    {"fma_f32_128", "GFLOP/s", NULL, true, 2 * 4 * CHAINS *UNROLL, run_fma},
+    {"fma_f32_128", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * 4 * CHAINS *UNROLL, run_fma},
 };
 
 const cpu_measure_ops cpu_measure_neon = {"neon", {read_streams}, peaks, 1};

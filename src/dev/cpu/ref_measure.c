@@ -28,7 +28,7 @@ static float run_mac(int64_t turns) {
 }
 
 static const cpu_peak peaks[] = {
-    {"mul_add_f64", "GFLOP/s", NULL, true, 2 * CHAINS, run_mac},
+    {"mul_add_f64", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * CHAINS, run_mac},
 };
 
 const cpu_measure_ops cpu_measure_ref = {"ref", {read_all}, peaks, 1};
