@@ -1,5 +1,5 @@
-/* avx2_measure.c — limits of 256-bit registers: reading memory and fused multiply-adds of float32. */
-#include "cpu_measure.h"
+/* avx2_measure.c — limits of 256-bit registers: reading memory, multiply-adds of float32 and int8. */
+#include "peak.h"
 #include <immintrin.h>
 
 /* Streams of `each` bytes side by side, fetched ahead: one stream alone does not keep all line buffers busy. Past its
@@ -30,28 +30,23 @@ static uint64_t read_wide(const void *from, size_t bytes) { return read_streams(
 static uint64_t read_dense(const void *from, size_t bytes) { return read_streams(from, bytes, 8, 4096, 512); }
 static uint64_t read_narrow(const void *from, size_t bytes) { return read_streams(from, bytes, 4, 8192, 1024); }
 
-enum { CHAINS = 12, UNROLL = 4 };
+enum { CHAINS = 12, TIMES = 4 };
 
-static float run_fma(int64_t turns) {
-    __m256 sums[CHAINS], factor = _mm256_set1_ps(0.999f), addend = _mm256_set1_ps(0.001f);
-#pragma GCC unroll 12
-    for (int i = 0; i < CHAINS; i++) sums[i] = _mm256_set1_ps((float)i);
-    for (int64_t t = 0; t < turns; t++) {
-        __asm__ volatile(""
-                         : "+x"(factor),
-                           "+x"(addend)); /* no turn can be foreseen; chains that began alike would be one */
-#pragma GCC unroll 4
-        for (int u = 0; u < UNROLL; u++)
-#pragma GCC unroll 12
-            for (int i = 0; i < CHAINS; i++) sums[i] = _mm256_fmadd_ps(sums[i], factor, addend);
-    }
-#pragma GCC unroll 12
-    for (int i = 1; i < CHAINS; i++) sums[0] = _mm256_add_ps(sums[0], sums[i]);
-    return _mm256_cvtss_f32(sums[0]);
+PEAK(run_fma, CHAINS, TIMES, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_add_ps, _mm256_cvtss_f32, _mm256_set1_ps(0.999f),
+     _mm256_set1_ps(0.001f))
+
+/* Products of bytes in pairs of 16 bits; spelled out, for the compiler would make one of equal ones. */
+static inline __m256i mad(__m256i sum, __m256i a, __m256i b) {
+    __m256i pairs;
+    __asm__ volatile("vpmaddubsw %2, %1, %0" : "=x"(pairs) : "x"(a), "x"(b));
+    return _mm256_add_epi16(sum, pairs);
 }
+PEAK(run_mad, CHAINS, TIMES, _mm256_set1_epi32, mad, _mm256_add_epi16, _mm256_cvtsi256_si32, _mm256_set1_epi8(3),
+     _mm256_set1_epi8(-5))
 
 static const cpu_peak peaks[] = {
-    {"fma_f32_256", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * 8 * CHAINS *UNROLL, run_fma},
+    {"fma_f32_256", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * 8 * CHAINS *TIMES, run_fma},
+    {"mad_int8_256", "GOP/s", NULL, CPU_PEAK_WHOLE, 2 * 32 * CHAINS *TIMES, run_mad},
 };
 
-const cpu_measure_ops cpu_measure_avx2 = {"avx2", {read_wide, read_dense, read_narrow}, peaks, 1};
+const cpu_measure_ops cpu_measure_avx2 = {"avx2", {read_wide, read_dense, read_narrow}, peaks, 2};

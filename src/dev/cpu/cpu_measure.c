@@ -17,9 +17,11 @@ enum { MOST_REPEATS = 1024, LEAST_REPEATS = 3, READ_TASK = 4 << 20, MOST_BUFFER 
 static const cpu_measure_ops *const tables[] = {
     &cpu_measure_ref,
 #if defined(__x86_64__)
-    &cpu_measure_avx2, &cpu_measure_avx512, &cpu_measure_avx512bf16, &cpu_measure_amx,
+    &cpu_measure_avx2, &cpu_measure_avxvnni, &cpu_measure_avx512, &cpu_measure_avx512bf16, &cpu_measure_amx,
 #elif defined(__aarch64__)
     &cpu_measure_neon,
+    &cpu_measure_dotprod,
+    &cpu_measure_i8mm,
 #endif
 };
 enum { N_TABLES = sizeof tables / sizeof *tables };

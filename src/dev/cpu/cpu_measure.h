@@ -37,9 +37,10 @@ typedef struct cpu_measure_ops {
 
 extern const cpu_measure_ops cpu_measure_ref;
 #if defined(__x86_64__)
-extern const cpu_measure_ops cpu_measure_avx2, cpu_measure_avx512, cpu_measure_avx512bf16, cpu_measure_amx;
+extern const cpu_measure_ops cpu_measure_avx2, cpu_measure_avxvnni, cpu_measure_avx512, cpu_measure_avx512bf16,
+    cpu_measure_amx;
 #elif defined(__aarch64__)
-extern const cpu_measure_ops cpu_measure_neon;
+extern const cpu_measure_ops cpu_measure_neon, cpu_measure_dotprod, cpu_measure_i8mm;
 #endif
 
 #endif

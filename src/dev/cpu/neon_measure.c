@@ -1,5 +1,5 @@
 /* neon_measure.c — limits of the 128-bit registers of 64-bit ARM: reading memory and fused multiply-adds of float32. */
-#include "cpu_measure.h"
+#include "peak.h"
 #include <arm_neon.h>
 
 /* Eight streams side by side, each fetched ahead: one alone does not keep all line buffers busy. */
@@ -19,26 +19,15 @@ static uint64_t read_streams(const void *from, size_t bytes) {
     return vgetq_lane_u64(all, 0) + vgetq_lane_u64(all, 1);
 }
 
-enum { CHAINS = 20, UNROLL = 2 };
+enum { CHAINS = 20, TIMES = 2 };
 
-static float run_fma(int64_t turns) {
-    float32x4_t sums[CHAINS], factor = vdupq_n_f32(0.999f), addend = vdupq_n_f32(0.001f);
-    for (int i = 0; i < CHAINS; i++) sums[i] = vdupq_n_f32((float)i);
-    for (int64_t t = 0; t < turns; t++) {
-        __asm__ volatile(""
-                         : "+w"(factor),
-                           "+w"(addend)); /* no turn can be foreseen; chains that began alike would be one */
-#pragma GCC unroll 2
-        for (int u = 0; u < UNROLL; u++)
-#pragma GCC unroll 20
-            for (int i = 0; i < CHAINS; i++) sums[i] = vfmaq_f32(addend, sums[i], factor);
-    }
-    for (int i = 1; i < CHAINS; i++) sums[0] = vaddq_f32(sums[0], sums[i]);
-    return vaddvq_f32(sums[0]);
+static inline float32x4_t multiply_add(float32x4_t sum, float32x4_t factor, float32x4_t addend) {
+    return vfmaq_f32(addend, sum, factor);
 }
+PEAK(run_fma, CHAINS, TIMES, vdupq_n_f32, multiply_add, vaddq_f32, vaddvq_f32, vdupq_n_f32(0.999f), vdupq_n_f32(0.001f))
 
 static const cpu_peak peaks[] = {
-    {"fma_f32_128", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * 4 * CHAINS *UNROLL, run_fma},
+    {"fma_f32_128", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * 4 * CHAINS *TIMES, run_fma},
 };
 
 const cpu_measure_ops cpu_measure_neon = {"neon", {read_streams}, peaks, 1};
