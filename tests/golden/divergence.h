@@ -69,6 +69,22 @@ static inline divergence diverge(const qp_model *a, const qp_model *b, qp_cache_
     return d;
 }
 
+/* Rounded to some format, in the file or folder `path`, the trained model `plain` must still be itself, and `fast`
+ * close to it. */
+static inline void check_rounded(const qp_model *plain, const char *path, const char *format, const int32_t *ids) {
+    qp_model *exact = open_path(path, NULL, QP_PRECISION_EXACT);
+    qp_model *fast = open_path(path, NULL, QP_PRECISION_FAST);
+    const divergence rounding = diverge(plain, exact, QP_CACHE_DEFAULT, ids, 1);
+    const divergence d = diverge(exact, fast, QP_CACHE_DEFAULT, ids, FAST_WINDOWS);
+    print_message("%s: KL of the rounding %.4f; of fast %.6f, same best %.2f %%\n", format, rounding.kl, d.kl,
+                  100 * d.same_best);
+    assert_true(rounding.kl < 0.5);
+    assert_true(d.kl <= 0.0002);
+    assert_true(d.same_best >= LEAST_SAME_BEST);
+    qp_model_close(exact);
+    qp_model_close(fast);
+}
+
 static inline int32_t *unseen_text(void) {
     safetensors text;
     assert_int_equal(safetensors_open(&text, EXL2_FOLDER "/validation_ids.safetensors", NULL), QP_OK);

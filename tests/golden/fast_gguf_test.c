@@ -256,7 +256,6 @@ static void write_file(const char *path, const struct kind *k) {
     checkpoint_close(c);
 }
 
-/* The trained model must still be itself, and `fast` close to it. */
 static void fast_is_close_to_exact(void **state) {
     if (!file_is_folder(EXL2_FOLDER)) HARNESS_SKIP("no EXL2 fixtures in %s", QUIPU_FIXTURES);
     char root[64], path[128];
@@ -266,17 +265,7 @@ static void fast_is_close_to_exact(void **state) {
     for (size_t i = 0; i < HARNESS_COUNT(kinds); i++) {
         snprintf(path, sizeof path, "%s/%s.gguf", root, kinds[i].name);
         write_file(path, &kinds[i]);
-        qp_model *exact = open_path(path, NULL, QP_PRECISION_EXACT);
-        qp_model *fast = open_path(path, NULL, QP_PRECISION_FAST);
-        const divergence rounding = diverge(plain, exact, QP_CACHE_DEFAULT, ids, 1);
-        const divergence d = diverge(exact, fast, QP_CACHE_DEFAULT, ids, FAST_WINDOWS);
-        print_message("%s: KL of the rounding %.4f; of fast %.6f, same best %.2f %%\n", kinds[i].name, rounding.kl,
-                      d.kl, 100 * d.same_best);
-        assert_true(rounding.kl < 0.5);
-        assert_true(d.kl <= 0.0002);
-        assert_true(d.same_best >= LEAST_SAME_BEST);
-        qp_model_close(exact);
-        qp_model_close(fast);
+        check_rounded(plain, path, kinds[i].name, ids);
     }
     qp_model_close(plain);
     harness_remove(root);

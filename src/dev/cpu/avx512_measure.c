@@ -4,32 +4,10 @@
 #include "peak.h"
 #include <immintrin.h>
 
-/* Streams of `each` bytes side by side, fetched ahead: one stream alone does not keep all line buffers busy. Past its
- * end a stream goes on where the next group has it. */
-static inline __attribute__((always_inline)) uint64_t read_streams(const uint8_t *from, size_t bytes, int n_streams,
-                                                                   size_t each, size_t ahead) {
-    __m512i sums[8];
-    for (int s = 0; s < n_streams; s++) sums[s] = _mm512_setzero_si512();
-    for (size_t group = 0; group < bytes; group += (size_t)n_streams * each)
-        for (size_t at = 0; at < each; at += 64) {
-            const size_t skip = at + ahead >= each ? (size_t)(n_streams - 1) * each : 0;
-            for (int s = 0; s < n_streams; s++) {
-                const uint8_t *line = from + group + (size_t)s * each + at;
-                __builtin_prefetch((const void *)((uintptr_t)line + ahead + skip), 0, 3);
-                sums[s] = _mm512_add_epi64(sums[s], _mm512_load_si512(line));
-            }
-        }
-    uint64_t words[8], all = 0;
-    for (int s = 0; s < n_streams; s++) {
-        _mm512_storeu_si512(words, sums[s]);
-        for (int i = 0; i < 8; i++) all += words[i];
-    }
-    return all;
-}
-
-static uint64_t read_wide(const void *from, size_t bytes) { return read_streams(from, bytes, 8, 8192, 2048); }
-static uint64_t read_dense(const void *from, size_t bytes) { return read_streams(from, bytes, 8, 4096, 512); }
-static uint64_t read_narrow(const void *from, size_t bytes) { return read_streams(from, bytes, 4, 8192, 1024); }
+typedef __m512i words;
+static inline words add_words(words a, const void *from) { return _mm512_add_epi64(a, _mm512_load_si512(from)); }
+static inline void store_words(uint64_t *to, words a) { _mm512_storeu_si512(to, a); }
+#include "read_streams.inc"
 
 enum { CHAINS = 24, TIMES = 2 };
 
@@ -72,5 +50,4 @@ static const cpu_peak peaks[] = {
     {"dot_int8", "GOP/s", has_vnni, CPU_PEAK_WHOLE, 2 * 64 * DOT_CHAINS *DOT_TIMES, run_dot_int8},
 };
 
-const cpu_measure_ops cpu_measure_avx512 = {
-    "avx512", {read_wide, read_dense, read_narrow}, peaks, sizeof peaks / sizeof *peaks};
+const cpu_measure_ops cpu_measure_avx512 = {"avx512", READS, peaks, sizeof peaks / sizeof *peaks};

@@ -2,22 +2,10 @@
 #include "peak.h"
 #include <arm_neon.h>
 
-/* Eight streams side by side, each fetched ahead: one alone does not keep all line buffers busy. */
-static uint64_t read_streams(const void *from, size_t bytes) {
-    enum { STREAMS = 8, EACH = 8192, AHEAD = 1024 };
-    uint64x2_t sums[STREAMS], all;
-    for (int s = 0; s < STREAMS; s++) sums[s] = vdupq_n_u64(0);
-    for (size_t group = 0; group < bytes; group += (size_t)STREAMS * EACH)
-        for (size_t at = 0; at < EACH; at += 64)
-            for (int s = 0; s < STREAMS; s++) {
-                const uint8_t *line = (const uint8_t *)from + group + (size_t)s * EACH + at;
-                __builtin_prefetch((const void *)((uintptr_t)line + AHEAD), 0, 3);
-                for (int i = 0; i < 4; i++) sums[s] = vaddq_u64(sums[s], vreinterpretq_u64_u8(vld1q_u8(line + i * 16)));
-            }
-    all = sums[0];
-    for (int s = 1; s < STREAMS; s++) all = vaddq_u64(all, sums[s]);
-    return vgetq_lane_u64(all, 0) + vgetq_lane_u64(all, 1);
-}
+typedef uint64x2_t words;
+static inline words add_words(words a, const void *from) { return vaddq_u64(a, vreinterpretq_u64_u8(vld1q_u8(from))); }
+static inline void store_words(uint64_t *to, words a) { vst1q_u64(to, a); }
+#include "read_streams.inc"
 
 enum { CHAINS = 20, TIMES = 2 };
 
@@ -30,4 +18,4 @@ static const cpu_peak peaks[] = {
     {"fma_f32_128", "GFLOP/s", NULL, CPU_PEAK_FLOATS, 2 * 4 * CHAINS *TIMES, run_fma},
 };
 
-const cpu_measure_ops cpu_measure_neon = {"neon", {read_streams}, peaks, 1};
+const cpu_measure_ops cpu_measure_neon = {"neon", READS, peaks, 1};
