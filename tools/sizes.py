@@ -16,8 +16,9 @@ def functions(text):
     line, bodies are indented."""
     head = None
     for number, line in enumerate(text.split("\n"), 1):
-        if re.match(r"[A-Za-z_]", line) and "(" in line and not line.endswith(";"):
-            head = number, NAME.search(line).group(1)
+        name = NAME.search(line)
+        if re.match(r"[A-Za-z_]", line) and name and not line.endswith(";"):
+            head = number, name.group(1)
             if line.endswith("}"):
                 yield head[1], number, 1
         if line == "}" and head:
