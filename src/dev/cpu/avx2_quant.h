@@ -5,7 +5,7 @@
 
 #include "pack.h"
 #include "cpu.h"
-#include <immintrin.h>
+#include "avx2_pairs.h"
 #include <math.h>
 #include <string.h>
 
@@ -21,11 +21,9 @@ static inline ivec i_set(char byte) { return _mm256_set1_epi8(byte); }
 static inline ivec i_set_32(int32_t x) { return _mm256_set1_epi32(x); }
 /* start - first whole[0] - last whole[1] in each lane. */
 static inline ivec i_less(int32_t start, const int16_t whole[2], int first, int last) {
-    int32_t both;
-    memcpy(&both, whole, sizeof both);
-    const int32_t factors = (int32_t)((uint32_t)-first & 0xFFFF) | (int32_t)((uint32_t)-last << 16);
-    return _mm256_add_epi32(_mm256_set1_epi32(start),
-                            _mm256_madd_epi16(_mm256_set1_epi32(factors), _mm256_set1_epi32(both)));
+    const __m256i factors = _mm256_set1_epi32(pair(-first, -last)),
+                  numbers = _mm256_set1_epi32(pair(whole[0], whole[1]));
+    return _mm256_add_epi32(_mm256_set1_epi32(start), _mm256_madd_epi16(factors, numbers));
 }
 static inline ivec i_zero(void) { return _mm256_setzero_si256(); }
 static inline ivec i_and(ivec a, ivec b) { return _mm256_and_si256(a, b); }
@@ -61,12 +59,6 @@ static inline fvec f_power(const uint8_t *from) {
 
 static inline __m256i to_whole(const float *x, __m256 inverse) {
     return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inverse));
-}
-
-static inline int sum_16(const int8_t *q) {
-    const __m128i raised = _mm_xor_si128(_mm_loadu_si128((const void *)q), _mm_set1_epi8((char)0x80));
-    const __m128i sums = _mm_sad_epu8(raised, _mm_setzero_si128());
-    return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 0x80;
 }
 
 /* x = d q with q of 8 bits; a NaN among them makes d one. */

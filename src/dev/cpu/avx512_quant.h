@@ -5,7 +5,7 @@
 #define DEV_CPU_AVX512_QUANT_H
 
 #include "pack.h"
-#include <immintrin.h>
+#include "avx2_pairs.h"
 #include <math.h>
 #include <string.h>
 
@@ -19,10 +19,9 @@ static inline ivec i_set(char byte) { return _mm512_set1_epi8(byte); }
 static inline ivec i_set_32(int32_t x) { return _mm512_set1_epi32(x); }
 /* start - first whole[0] - last whole[1] in each lane. */
 static inline ivec i_less(int32_t start, const int16_t whole[2], int first, int last) {
-    int32_t both;
-    memcpy(&both, whole, sizeof both);
-    const int32_t factors = (int32_t)((uint32_t)-first & 0xFFFF) | (int32_t)((uint32_t)-last << 16);
-    return _mm512_dpwssd_epi32(_mm512_set1_epi32(start), _mm512_set1_epi32(factors), _mm512_set1_epi32(both));
+    const __m512i factors = _mm512_set1_epi32(pair(-first, -last)),
+                  numbers = _mm512_set1_epi32(pair(whole[0], whole[1]));
+    return _mm512_dpwssd_epi32(_mm512_set1_epi32(start), factors, numbers);
 }
 static inline ivec i_zero(void) { return _mm512_setzero_si512(); }
 static inline ivec i_and(ivec a, ivec b) { return _mm512_and_si512(a, b); }
@@ -55,12 +54,6 @@ static inline fvec f_power(const uint8_t *from) {
     const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)from));
     const __m512i below = _mm512_max_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), _mm512_setzero_si512());
     return _mm512_castsi512_ps(_mm512_slli_epi32(below, 23));
-}
-
-static inline int sum_16(const int8_t *q) {
-    const __m128i raised = _mm_xor_si128(_mm_loadu_si128((const void *)q), _mm_set1_epi8((char)0x80));
-    const __m128i sums = _mm_sad_epu8(raised, _mm_setzero_si128());
-    return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 0x80;
 }
 
 /* x = d q with q of 8 bits; a NaN among them makes d one. */
