@@ -35,6 +35,15 @@ static size_t header_bytes(const quant_run *r, int span) {
     return 0;
 }
 
+static int base_of(const quant_run *r) {
+    if (r->bits == 8 || r->table) return 128;
+    return r->zero > 0 && r->zero <= 128 ? r->zero : 0;
+}
+
+static bool has_minima(const quant_run *r) {
+    return r->scales == QUANT_SCALES_ZERO || r->scales == QUANT_SCALES_MIN || r->scales == QUANT_SCALES_SUPER_MIN;
+}
+
 static bool has_variant(const quant_run *r) {
     static const struct {
         int bits;
@@ -73,6 +82,9 @@ static cpu_packed *plan_runs(const quant_matrix *m, int n_runs) {
         r->blocks = r->is.group < PACK_DEPTH ? 1 : r->is.group / PACK_DEPTH;
         r->header_bytes = header_bytes(&r->is, r->span);
         r->offset = p->tile_bytes;
+        r->base = base_of(&r->is);
+        r->rest = (float)(r->is.zero - r->base);
+        r->has_rest = has_minima(&r->is) || r->is.zero != r->base;
         const size_t spans = (size_t)((r->is.end - r->is.begin) / r->span);
         p->tile_bytes += spans * (r->header_bytes + (size_t)(r->span / PACK_DEPTH) * pack_code_bytes(r));
     }

@@ -29,6 +29,9 @@ typedef struct pack_run {
     int groups, blocks;  /* groups of a span; 32 inputs each of a group, at least 1 */
     size_t header_bytes; /* of a span, in front of its codes */
     size_t offset;       /* of the run in a tile */
+    int base;            /* what is taken off codes in whole numbers; they fit a byte with a sign then */
+    float rest;          /* what the zero has more than that */
+    bool has_rest;       /* something is taken off that needs the sum of the inputs: such a rest, or minima */
 } pack_run;
 
 typedef struct cpu_packed {
