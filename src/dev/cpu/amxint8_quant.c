@@ -188,6 +188,6 @@ static size_t room(int64_t n_in) {
     return ours > theirs ? ours : theirs;
 }
 
-static const cpu_matmul_kernel kernel_grouped = PANELS_KERNEL(STREAMED_ROWS, room);
+static const cpu_matmul_kernel kernel_grouped = PANELS_KERNEL(STREAMED_ROWS, 1, room);
 
 const cpu_matmul_ops cpu_quant_amxint8 = {.grouped = &kernel_grouped};

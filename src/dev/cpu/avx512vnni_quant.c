@@ -200,6 +200,6 @@ static size_t room(int64_t n_in) {
     return panels > starts ? panels : starts;
 }
 
-static const cpu_matmul_kernel kernel_grouped = PANELS_KERNEL(TALLEST, room);
+static const cpu_matmul_kernel kernel_grouped = PANELS_KERNEL(TALLEST, PANEL_TILES, room);
 
 const cpu_matmul_ops cpu_quant_avx512vnni = {.grouped = &kernel_grouped};

@@ -40,7 +40,7 @@ typedef struct cpu_matmul_block {
     void *packed_out; /* gated: the result goes here, of row 0, as the kernel's pack would leave it; NULL: to `out` */
 } cpu_matmul_block;
 
-enum { CPU_PACK_ROWS = 16 };
+enum { CPU_PACK_ROWS = 16, CPU_FEW_ROWS = 4 };
 
 /* Rows [begin, end) of activations, their inputs [from, to). What begins or ends inside the matrix is a multiple of
  * CPU_PACK_ROWS, of packs_ahead. */
@@ -56,6 +56,7 @@ typedef struct cpu_pack_part {
 typedef struct cpu_matmul_kernel {
     int stream_rows;     /* up to so many rows a task reads its weights once, straight from where they lie */
     int64_t stream_step; /* columns that are read together then */
+    int64_t tall_step;   /* the same for more than CPU_FEW_ROWS of them; 0: no other */
     int row_step;        /* more rows are cut into multiples of this */
     int64_t panel;       /* columns of a task then */
     /* For more tasks: fewer rows while there are more than free_rows, then fewer columns down to least_panel, then

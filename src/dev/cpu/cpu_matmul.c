@@ -15,6 +15,7 @@ enum {
     LEAST_PIECE = 32 << 10, /* bytes of weights in a task that streams */
     MOST_PIECE = 512 << 10,
     TASKS_PER_THREAD = 6,
+    TALL_TASKS = 12,       /* of more than CPU_FEW_ROWS, which take longer than their weights do */
     PANELS_PER_THREAD = 3, /* fewer: what a task widens should serve many rows */
     PACK_ALONE = 1 << 15,  /* so many floats are packed faster than a second run of the pool begins */
     ALIGN = 64,
@@ -76,9 +77,11 @@ static double total_bytes(const matmul_args *a) {
 static void cut_stream(cut *c, const plan *p, int64_t piece_bytes) {
     const dev_weight *w = c->part->w;
     const int64_t row_bytes = (int64_t)((double)w->n_in * w->type->bits_per_weight / 8) + 1;
-    const int64_t columns = round_up(divide_up(piece_bytes, row_bytes), c->kernel->stream_step);
+    const bool is_tall = p->args->n_rows > CPU_FEW_ROWS && c->kernel->tall_step;
+    const int64_t step = is_tall ? c->kernel->tall_step : c->kernel->stream_step;
+    const int64_t columns = round_up(divide_up(piece_bytes, row_bytes), step);
     c->column_cuts = divide_up(w->n_out, columns);
-    c->n_columns = round_up(divide_up(w->n_out, c->column_cuts), c->kernel->stream_step);
+    c->n_columns = round_up(divide_up(w->n_out, c->column_cuts), step);
     c->column_cuts = divide_up(w->n_out, c->n_columns);
     c->n_rows = p->args->n_rows;
     c->row_cuts = 1;
@@ -107,7 +110,7 @@ static void cut_panels(cut *c, const plan *p, int64_t all_panels) {
 static void make_cuts(plan *p) {
     const matmul_args *a = p->args;
     const int threads = p->device->head.threads;
-    const double share = total_bytes(a) / (threads * TASKS_PER_THREAD);
+    const double share = total_bytes(a) / (threads * (a->n_rows > CPU_FEW_ROWS ? TALL_TASKS : TASKS_PER_THREAD));
     const int64_t piece = threads > 1 ? clamp((int64_t)share, LEAST_PIECE, MOST_PIECE) : INT64_MAX / 2;
     int64_t panels = 0;
     for (int i = 0; i < p->n_cuts; i++) panels += divide_up(a->parts[i].w->n_out, p->cuts[i].kernel->panel);
