@@ -11,7 +11,7 @@
 #include "cpu.h"
 
 enum { MOST_ROWS = 4, MOST_SIZE = 2, WIDE_OFFSET = 0, MOST_LANES = 4, MOST_SUMS = 12, MOST_TILES = 4 };
-enum { PANEL_TILES = 3, BLOCK_TILES = 6, CHUNK = 8, ROW_BLOCK = 128 };
+enum { PANEL_TILES = 3, BLOCK_TILES = 6, CHUNK = 8, ROW_BLOCK = 256 };
 static const int tiles_at_once[] = {4, 4, 2}; /* for 1, 2, 4 rows */
 
 static inline __m512i four_inputs(const int8_t *x) {
