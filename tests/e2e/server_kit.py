@@ -1,6 +1,7 @@
 """What the tests of the server share: a server that is started and ended in good order, raw requests, streams.
 
 Only the standard library is used, so that bytes are what the test says they are."""
+import contextlib
 import http.client
 import json
 import os
@@ -46,6 +47,15 @@ class Server:
         self.port = self.wait_port()
         if "--no-model" not in options:
             self.wait_ready()
+
+    @contextlib.contextmanager
+    def halted(self):
+        """The process does nothing meanwhile."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def log(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as file:

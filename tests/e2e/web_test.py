@@ -133,7 +133,8 @@ class Chatting(PageKit):
         self.set(max_tokens=1900, ban_eos_token=True, loop_detect_window=0)
         self.say("Tell me a very long story")
         wait_until(lambda: any(j["generated"] > 30 for j in self.jobs()), 60)
-        self.page.wait_for_timeout(1500)
+        with self.server.halted():  # until the page has kept what was said: a fast one would have said it all by then
+            self.page.wait_for_timeout(1500)
         self.page.reload()
         wait_until(lambda: not self.jobs(), 10)
         self.page.wait_for_selector(".message.assistant")
