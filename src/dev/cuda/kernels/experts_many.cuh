@@ -202,7 +202,7 @@ template <class UNITS, int COLUMNS> __device__ __forceinline__ void experts_many
         const uint32_t unit = w.unit_at(stage);
 #pragma unroll SPELLED
         for (int b = 0; b < 4; b++) {
-            const int lane = thread_now() % 32; /* kept, it would be one register too many */
+            const int lane = (int)thread_now() % 32; /* kept or without a sign it spills */
             const uint32_t x = w.rows_at(stage) + lane / 4 * EXPERTS_X_LINE + lane % 4 * 16;
             uint32_t operands[4][4];
 #pragma unroll
