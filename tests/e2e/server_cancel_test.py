@@ -452,14 +452,12 @@ class Cancel(unittest.TestCase):
         return events
 
     def test_T63_drain_lets_streams_end(self):
-        streams = [self.generate(150) for _ in range(4)]
+        streams = [self.generate(300) for _ in range(4)]
         wait_until(lambda: self.running() == 4)
         self.server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
+        wait_until(lambda: self.server.get("/health/ready")[0] == 503)  # and no longer: streams end meanwhile
+        self.assertIsNotNone(self.server.get("/health/ready")[1]["Retry-After"])
         self.assertEqual(self.server.get("/health/live")[0], 200)
-        status, headers, _ = self.server.get("/health/ready")
-        self.assertEqual(status, 503)
-        self.assertIsNotNone(headers["Retry-After"])
         status, headers, data = self.server.post("/v1/completions", {"prompt": "x", "max_tokens": 2})
         self.assertEqual((status, json.loads(data)["error"]["code"]), (503, "draining"))
         self.assertEqual((headers["Connection"] or "").lower(), "close")

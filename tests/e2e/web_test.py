@@ -97,7 +97,7 @@ class Chatting(PageKit):
         self.assertLess(min(paints), 500)
 
     def test_send_and_stream(self):
-        self.set(max_tokens=400, ban_eos_token=True, loop_detect_window=0)
+        self.set(max_tokens=1600, ban_eos_token=True, loop_detect_window=0)
         self.page.evaluate("""window.lengths = new Set(); new MutationObserver(() => window.lengths.add(
             document.querySelector('.message.assistant .prose:not(.small-prose)')?.textContent.length ?? 0))
             .observe(document.getElementById('thread'), {subtree: true, childList: true, characterData: true})""")
@@ -107,7 +107,7 @@ class Chatting(PageKit):
         self.assertEqual(self.page.locator(".message.user .bubble").inner_text(), "Once upon a time")
         self.assertGreater(len(self.answer()), 60)
         figures = self.last().locator(".figures").inner_text()
-        self.assertIn("400 tokens", figures)
+        self.assertIn("1,600 tokens", figures)
         self.assertRegex(figures, r"[\d.,]+ per second")
         self.assertIn("cut off by the limit", figures)
         self.assertRegex(self.page.inner_text("#context"), r"^[\d,]+ of [\d,]+ tokens$")
