@@ -38,10 +38,6 @@ qp_status bench_run(bench_report *out, session *s, const qp_model *model, int li
 /* How many rows that will be. */
 int bench_plan(const options *o);
 
-/* What a model's products are measured by. */
-const qp_measure *bench_compute(const bench_report *r, const bench_limit *limit);
-/* The better of the two measurements, so that a share is never flattered. */
-double bench_best(const bench_report *r, const bench_row *row);
 qp_status bench_print(const bench_report *r, const session *s, qp_error *err);
 /* `bench bandwidth` and `bench compute`: threads[i] belongs to rows[i]. */
 qp_status bench_print_measures(const qp_measure *rows, const int *threads, int count, const session *s, qp_error *err);

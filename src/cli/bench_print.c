@@ -4,19 +4,21 @@
 #include "base/str.h"
 #include <stdio.h>
 
-const qp_measure *bench_compute(const bench_report *r, const bench_limit *limit) {
+/* What a model's products are measured by. */
+static const qp_measure *compute_of(const bench_report *r, const bench_limit *limit) {
     return r->info.multiplies_whole && limit->whole.median > 0 ? &limit->whole : &limit->floats;
 }
 
-double bench_best(const bench_report *r, const bench_row *row) {
+/* The better of the two measurements, so that a share is never flattered. */
+static double best_of(const bench_report *r, const bench_row *row) {
     const bench_limit *before = &r->before[row->limit], *after = &r->after[row->limit];
-    const double a = row->is_decode ? before->read.median : bench_compute(r, before)->median;
-    const double b = row->is_decode ? after->read.median : bench_compute(r, after)->median;
+    const double a = row->is_decode ? before->read.median : compute_of(r, before)->median;
+    const double b = row->is_decode ? after->read.median : compute_of(r, after)->median;
     return a > b ? a : b;
 }
 
 static double share_of(const bench_report *r, const bench_row *row) {
-    const double best = bench_best(r, row);
+    const double best = best_of(r, row);
     return best > 0 ? row->rate / best : 0;
 }
 
@@ -28,7 +30,7 @@ static void print_limit(const char *name, const qp_measure *before, const qp_mea
 }
 
 static const char *share_text(char out[16], const bench_report *r, const bench_row *row) {
-    if (bench_best(r, row) > 0)
+    if (best_of(r, row) > 0)
         snprintf(out, 16, "%5.0f %%", 100 * share_of(r, row));
     else
         snprintf(out, 16, "%7s", "-");
@@ -59,7 +61,7 @@ static void print_table(const bench_report *r, const session *s) {
     puts(is_known ? "limits of the machine" : "limits of the machine: not measured on this device");
     for (int k = 0; is_known && k < r->n_threads; k++) {
         print_limit("memory", &r->before[k].read, &r->after[k].read, r->threads[k]);
-        print_limit("arithmetic", bench_compute(r, &r->before[k]), bench_compute(r, &r->after[k]), r->threads[k]);
+        print_limit("arithmetic", compute_of(r, &r->before[k]), compute_of(r, &r->after[k]), r->threads[k]);
     }
     printf("\n%s%-8s%7s%6s%8s%8s  %10s%10s%10s  %18s%7s  %s%s\n", term_set(coloured, STYLE_DIM), "", "tokens", "seqs",
            "depth", "threads", "tok/s", "min", "max", "of the machine", "share", "hash of the logits",
@@ -101,9 +103,9 @@ static void add_limits(strbuf *b, const bench_report *r) {
         strbuf_text(b, "}, ");
         add_measure(b, "read_after", &r->after[k].read);
         strbuf_text(b, "}, ");
-        add_measure(b, "compute_before", bench_compute(r, &r->before[k]));
+        add_measure(b, "compute_before", compute_of(r, &r->before[k]));
         strbuf_text(b, "}, ");
-        add_measure(b, "compute_after", bench_compute(r, &r->after[k]));
+        add_measure(b, "compute_after", compute_of(r, &r->after[k]));
         strbuf_text(b, "}}");
     }
     strbuf_char(b, ']');
@@ -116,7 +118,7 @@ static void add_row(strbuf *b, const bench_report *r, const bench_row *row) {
     strbuf_format(b, "\"tok_s\": {\"median\": %.9g, \"min\": %.9g, \"max\": %.9g}, ", row->median, row->lowest,
                   row->highest);
     strbuf_format(b, "\"%s\": %.9g, ", row->is_decode ? "gb_s" : "gflop_s", row->rate);
-    if (bench_best(r, row) > 0) strbuf_format(b, "\"share\": %.9g, ", share_of(r, row));
+    if (best_of(r, row) > 0) strbuf_format(b, "\"share\": %.9g, ", share_of(r, row));
     strbuf_format(b, "\"hash\": \"%016llx\"}", (unsigned long long)row->hash);
 }
 
