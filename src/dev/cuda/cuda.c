@@ -29,9 +29,18 @@ enum {
 
 static const size_t ROOMY_BYTES = (size_t)15 << 30;
 
+/* Whose context the thread has, as far as is known. */
+static _Thread_local const cuda_device *current;
+
+/* Between the ops of a step nobody else sets a context on its thread, and there are hundreds of them: only what begins
+ * a step, comes from another thread or from another device asks the driver. */
 void cuda_lock(cuda_device *c) {
+    const pthread_t self = pthread_self();
     pthread_mutex_lock(&c->lock);
+    if (current == c && c->queue.used && pthread_equal(c->last, self)) return;
     cuda_noted(c, c->drv.context_set(c->context), "cuda: the context");
+    current = c;
+    c->last = self;
 }
 
 void cuda_unlock(cuda_device *c) { pthread_mutex_unlock(&c->lock); }

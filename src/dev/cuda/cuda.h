@@ -54,6 +54,7 @@ typedef struct cuda_device {
     int n_modules;
     drv_function kernels[KERNEL_COUNT];
     pthread_mutex_t lock; /* around everything that touches the stream: memory is taken while steps run */
+    pthread_t last;       /* who had it */
     launch_queue queue;
     cuda_window window;
     qp_error failure; /* the first since finish last told; code QP_OK: none */

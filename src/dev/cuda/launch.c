@@ -8,7 +8,6 @@
  * stream as the kernels that read it, so it is always free; their pinned copy on the host waits for an event. */
 #include "cuda.h"
 #include "cuda_program.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include <string.h>
@@ -195,22 +194,25 @@ static int launch_all(cuda_device *c) {
 
 /* ---- graphs ---- */
 
-static launch_graph *find_graph(launch_queue *q, uint64_t hash) {
+/* The graph of the last step is looked at first, for it is most often the one; others differ soon. */
+static launch_graph *find_graph(launch_queue *q) {
     for (int i = 0; i < LAUNCH_GRAPHS; i++) {
-        launch_graph *g = &q->graphs[i];
-        if (g->list && g->hash == hash && g->bytes == q->used && !memcmp(g->list, q->list, q->used)) return g;
+        launch_graph *g = &q->graphs[(q->newest + i) % LAUNCH_GRAPHS];
+        if (!g->list || g->bytes != q->used || memcmp(g->list, q->list, q->used)) continue;
+        q->newest = (int)(g - q->graphs);
+        return g;
     }
     return NULL;
 }
 
 /* Remembers the list; without memory for that it will be launched piece by piece. */
-static void remember(cuda_device *c, uint64_t hash) {
+static void remember(cuda_device *c) {
     launch_queue *q = &c->queue;
     launch_graph *oldest = &q->graphs[0];
     for (int i = 1; i < LAUNCH_GRAPHS; i++)
         if (q->graphs[i].last_used < oldest->last_used) oldest = &q->graphs[i];
     forget(c, oldest);
-    *oldest = (launch_graph){.list = mem_copy(q->list, q->used, 1), .bytes = q->used, .hash = hash};
+    *oldest = (launch_graph){.list = mem_copy(q->list, q->used, 1), .bytes = q->used};
     oldest->last_used = q->n_flushes;
 }
 
@@ -227,14 +229,13 @@ static void capture(cuda_device *c, launch_graph *g) {
 
 static void submit(cuda_device *c) {
     launch_queue *q = &c->queue;
-    const uint64_t hash = hash_bytes(q->list, q->used, 0);
-    launch_graph *g = q->used > GRAPH_LAUNCHES * sizeof(launch_head) ? find_graph(q, hash) : NULL;
+    launch_graph *g = q->used > GRAPH_LAUNCHES * sizeof(launch_head) ? find_graph(q) : NULL;
     if (g) {
         g->last_used = q->n_flushes;
         if (!g->exec) capture(c, g);
         if (g->exec) cuda_noted(c, c->drv.graph_launch(g->exec, c->stream), "cuda: a graph does not start");
     } else if (launch_all(c) >= GRAPH_LAUNCHES) {
-        remember(c, hash);
+        remember(c);
     }
 }
 

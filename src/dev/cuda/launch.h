@@ -136,7 +136,7 @@ typedef struct launch_head {
 typedef struct launch_graph {
     uint8_t *list;
     size_t bytes;
-    uint64_t hash, last_used;
+    uint64_t last_used;
     drv_graph_exec exec; /* NULL: seen once */
 } launch_graph;
 
@@ -169,6 +169,7 @@ typedef struct launch_queue {
         _Alignas(16) uint8_t args[LAUNCH_HELD_BYTES];
     } held;
     launch_graph graphs[LAUNCH_GRAPHS];
+    int newest; /* the graph of the last step that had one */
     uint64_t n_flushes;
     int n_programs; /* made so far */
 } launch_queue;
