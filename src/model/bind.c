@@ -17,6 +17,8 @@ const dev_weight *weights_matrix(const weights *w, slot s, int layer) {
     return b->matrix.type ? &b->matrix : NULL;
 }
 
+uint64_t weights_sample(const weights *w, slot s, int layer) { return slot_at(w, s, layer)->one.sample; }
+
 const float *weights_vector(const weights *w, slot s, int layer) { return slot_at(w, s, layer)->one.vector; }
 
 const dev_weight *weights_matrices(const weights *w, slot s, int layer) { return slot_at(w, s, layer)->matrices; }
@@ -33,6 +35,10 @@ int weights_share(const dev_split *split, slot s, int layer, bool tied) {
 
 static device *device_of(const weights *w, slot s, int layer) {
     return w->split.dev[weights_share(&w->split, s, layer, w->tied)];
+}
+
+static void give_back(const weight_source *source, const quant_matrix *m) {
+    if (source->release) source->release(source->user, m);
 }
 
 /* Unpacks [n, 1] into float32 device memory. */
@@ -83,8 +89,16 @@ static qp_status bind_matrix(device *dev, dev_weight *out, const quant_matrix *m
     out->use = use;
     out->key = key;
     ERR_TRY(dev->ops->weight_pack(dev, out, err));
-    if (out->packed && source->release) source->release(source->user, m);
+    if (out->packed) give_back(source, m);
     return QP_OK;
+}
+
+/* Of what the file says, so read before that is given back: a byte that is touched later brings the large page around
+ * it, of all matrices together hundreds of MiB. */
+static uint64_t sample_of(const quant_matrix *m) {
+    enum { SAMPLE_BYTES = 64 };
+    const size_t bytes = m->part_bytes[0];
+    return hash_bytes(m->parts[0], bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES, (uint64_t)m->type->id);
 }
 
 static qp_status bind_one(weights *w, const slot_row *row, const model_shape *shape, int layer, int member,
@@ -97,11 +111,13 @@ static qp_status bind_one(weights *w, const slot_row *row, const model_shape *sh
     const bool is_many = b->n_members > 0;
     device *dev = device_of(w, row->slot, layer);
     b->one.n = b->vector_n = rows;
-    if (is_vector)
+    if (is_vector) {
         ERR_TRY(bind_vector(dev, is_many ? &b->vectors[member] : &b->one.vector, &m, row->flags & SLOT_PLUS_ONE ? 1 : 0,
                             err));
-    else {
+        give_back(source, &m);
+    } else {
         dev_weight *matrix = is_many ? &b->matrices[member] : &b->one.matrix;
+        if (!is_many) b->one.sample = sample_of(&m);
         ERR_TRY(bind_matrix(dev, matrix, &m, weights_use(row->slot, shape), key_of(row, layer, member), source, err));
         if (matrix->packed) w->packed_bytes += quant_bytes(&m);
     }

@@ -9,6 +9,7 @@ typedef struct bound {
     dev_weight matrix;
     float *vector; /* device memory [n] */
     int64_t n;
+    uint64_t sample; /* of the matrix' first bytes, as the file has them */
 } bound;
 
 /* One slot of one layer: a single weight, or one for each expert or head. */
@@ -21,7 +22,7 @@ typedef struct bound_slot {
 } bound_slot;
 
 /* Where weights come from. `fetch` fills a matrix [rows, cols] ([rows, 1] for a vector) whose bytes live as long as
- * the weights; the row names it in errors. `release` hears of each whose bytes the device has re-laid: they will
+ * the weights; the row names it in errors. `release` hears of each whose bytes have been copied or re-laid: they will
  * hardly be read again. */
 typedef struct weight_source {
     qp_status (*fetch)(void *user, const slot_row *row, int layer, int member, int64_t rows, int64_t cols,
@@ -55,6 +56,8 @@ int weights_share(const dev_split *split, slot s, int layer, bool tied);
 dev_use weights_use(slot s, const model_shape *shape);
 /* layer is ignored for slots that are not per layer. NULL where the model has none. */
 const dev_weight *weights_matrix(const weights *w, slot s, int layer);
+/* Tells that matrix from others of its kind, without reading it again; 0 where the model has none. */
+uint64_t weights_sample(const weights *w, slot s, int layer);
 const float *weights_vector(const weights *w, slot s, int layer);
 /* [experts or heads]; NULL where the model has none. */
 const dev_weight *weights_matrices(const weights *w, slot s, int layer);

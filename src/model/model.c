@@ -143,10 +143,6 @@ qp_status model_step(model *m, const step_input *in, float *logits, qp_error *er
 
 /* ---- identity ---- */
 
-enum { SAMPLE_BYTES = 64 }; /* of each matrix */
-
-static uint64_t hash_number(double value, uint64_t seed) { return hash_bytes(&value, sizeof value, seed); }
-
 /* Field by field: what lies between the fields of a struct is anybody's guess. */
 static uint64_t hash_rope(const hf_rope *r, uint64_t h) {
     const double numbers[] = {r->kind,
@@ -227,16 +223,13 @@ static uint64_t hash_shape(const model_shape *s, uint64_t h) {
     return h;
 }
 
-static uint64_t hash_matrix(const dev_weight *w, uint64_t h) {
-    if (!w) return h;
-    const size_t bytes = w->stored.part_bytes[0];
-    h = hash_number(w->type->id, h);
-    return hash_bytes(w->data, bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES, h);
-}
-
+/* No byte of the files is read: what has been re-laid is not in memory any more. */
 uint64_t model_identity(const model *m) {
     uint64_t h = hash_shape(&m->shape, m->dev->exact);
     for (int layer = 0; layer < m->shape.n_layers; layer++)
-        for (int s = 0; s < SLOT_COUNT; s++) h = hash_matrix(weights_matrix(&m->weights, (slot)s, layer), h);
+        for (int s = 0; s < SLOT_COUNT; s++) {
+            const uint64_t sample = weights_sample(&m->weights, (slot)s, layer);
+            h = hash_bytes(&sample, sizeof sample, h);
+        }
     return h;
 }
