@@ -353,6 +353,7 @@ class Looks(PageKit):
         self.page.click("#settings")
         self.page.locator("#single-keys").uncheck()
         self.page.keyboard.press("Escape")
+        self.page.wait_for_selector("dialog", state="detached")
         self.page.evaluate("document.activeElement.blur()")
         self.page.keyboard.press("?")
         self.assertEqual(self.page.locator("dialog").count(), 0)
