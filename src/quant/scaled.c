@@ -27,23 +27,39 @@ static float scale_at(const quant_matrix *m, int64_t row, int64_t k) {
 
 /* ---- codes ---- */
 
-float scaled_e4m3(uint8_t code) {
-    const int exponent = code >> 3 & 15, mantissa = code & 7;
-    const float size = exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
-    if ((code & 0x7F) == 0x7F) return NAN;
-    return code & 0x80 ? -size : size;
-}
+/* What e4m3 with this exponent and mantissa is worth; the greatest of both is no number. */
+#define E4M3(sign, e, m) ((e) == 15 && (m) == 7 ? NAN : (sign)*0x1p-10f * (float)((e) ? (8 + (m)) << (e) : 2 * (m)))
+#define E4M3_EIGHT(sign, e)                                                                                            \
+    E4M3(sign, e, 0), E4M3(sign, e, 1), E4M3(sign, e, 2), E4M3(sign, e, 3), E4M3(sign, e, 4), E4M3(sign, e, 5),        \
+        E4M3(sign, e, 6), E4M3(sign, e, 7)
+#define E4M3_HALF(sign)                                                                                                \
+    E4M3_EIGHT(sign, 0), E4M3_EIGHT(sign, 1), E4M3_EIGHT(sign, 2), E4M3_EIGHT(sign, 3), E4M3_EIGHT(sign, 4),           \
+        E4M3_EIGHT(sign, 5), E4M3_EIGHT(sign, 6), E4M3_EIGHT(sign, 7), E4M3_EIGHT(sign, 8), E4M3_EIGHT(sign, 9),       \
+        E4M3_EIGHT(sign, 10), E4M3_EIGHT(sign, 11), E4M3_EIGHT(sign, 12), E4M3_EIGHT(sign, 13), E4M3_EIGHT(sign, 14),  \
+        E4M3_EIGHT(sign, 15)
+static const float e4m3[256] = {E4M3_HALF(1), E4M3_HALF(-1)};
+
+float scaled_e4m3(uint8_t code) { return e4m3[code]; }
 
 static float e5m2(uint8_t code) { return quant_f16_to_f32((uint16_t)(code << 8)); }
 
+/* Where the inputs that share the scale of input k end. */
+static int64_t group_end(const quant_matrix *m, int64_t k) { return m->n_in - k < m->group ? m->n_in : k + m->group; }
+
 static void unpack_e4m3(float *out, const quant_matrix *m, int64_t row) {
     const uint8_t *codes = (const uint8_t *)m->parts[CODES] + row * m->n_in;
-    for (int64_t k = 0; k < m->n_in; k++) out[k] = scaled_e4m3(codes[k]) * scale_at(m, row, k);
+    for (int64_t k = 0; k < m->n_in;) {
+        const float scale = scale_at(m, row, k);
+        for (const int64_t end = group_end(m, k); k < end; k++) out[k] = e4m3[codes[k]] * scale;
+    }
 }
 
 static void unpack_e5m2(float *out, const quant_matrix *m, int64_t row) {
     const uint8_t *codes = (const uint8_t *)m->parts[CODES] + row * m->n_in;
-    for (int64_t k = 0; k < m->n_in; k++) out[k] = e5m2(codes[k]) * scale_at(m, row, k);
+    for (int64_t k = 0; k < m->n_in;) {
+        const float scale = scale_at(m, row, k);
+        for (const int64_t end = group_end(m, k); k < end; k++) out[k] = e5m2(codes[k]) * scale;
+    }
 }
 
 /* Without sign, half of the range off. */
@@ -54,7 +70,10 @@ static uint8_t whole(const quant_matrix *m, int64_t row, int64_t k) {
 
 static void unpack_int(float *out, const quant_matrix *m, int64_t row) {
     const int zero = 1 << (m->bits - 1);
-    for (int64_t k = 0; k < m->n_in; k++) out[k] = (float)(whole(m, row, k) - zero) * scale_at(m, row, k);
+    for (int64_t k = 0; k < m->n_in;) {
+        const float scale = scale_at(m, row, k);
+        for (const int64_t end = group_end(m, k); k < end; k++) out[k] = (float)(whole(m, row, k) - zero) * scale;
+    }
 }
 
 /* ---- checking ---- */
