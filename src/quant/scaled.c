@@ -41,40 +41,36 @@ static const float e4m3[256] = {E4M3_HALF(1), E4M3_HALF(-1)};
 
 float scaled_e4m3(uint8_t code) { return e4m3[code]; }
 
-static float e5m2(uint8_t code) { return quant_f16_to_f32((uint16_t)(code << 8)); }
-
-/* Where the inputs that share the scale of input k end. */
-static int64_t group_end(const quant_matrix *m, int64_t k) { return m->n_in - k < m->group ? m->n_in : k + m->group; }
-
-static void unpack_e4m3(float *out, const quant_matrix *m, int64_t row) {
-    const uint8_t *codes = (const uint8_t *)m->parts[CODES] + row * m->n_in;
-    for (int64_t k = 0; k < m->n_in;) {
-        const float scale = scale_at(m, row, k);
-        for (const int64_t end = group_end(m, k); k < end; k++) out[k] = e4m3[codes[k]] * scale;
-    }
+static uint8_t byte_at(const quant_matrix *m, int64_t row, int64_t k) {
+    return ((const uint8_t *)m->parts[CODES])[row * m->n_in + k];
 }
-
-static void unpack_e5m2(float *out, const quant_matrix *m, int64_t row) {
-    const uint8_t *codes = (const uint8_t *)m->parts[CODES] + row * m->n_in;
-    for (int64_t k = 0; k < m->n_in;) {
-        const float scale = scale_at(m, row, k);
-        for (const int64_t end = group_end(m, k); k < end; k++) out[k] = e5m2(codes[k]) * scale;
-    }
-}
-
 /* Without sign, half of the range off. */
 static uint8_t whole(const quant_matrix *m, int64_t row, int64_t k) {
-    if (m->bits == 8) return ((const uint8_t *)m->parts[CODES])[row * m->n_in + k] ^ 0x80;
+    if (m->bits == 8) return byte_at(m, row, k) ^ 0x80;
     return (uint8_t)bits_code(m->parts[CODES], (size_t)(row * (m->n_in / 8)), 1, (size_t)k, 4);
 }
 
-static void unpack_int(float *out, const quant_matrix *m, int64_t row) {
-    const int zero = 1 << (m->bits - 1);
+static float e4m3_of(const quant_matrix *m, int64_t row, int64_t k) { return e4m3[byte_at(m, row, k)]; }
+static float e5m2_of(const quant_matrix *m, int64_t row, int64_t k) {
+    return quant_f16_to_f32((uint16_t)(byte_at(m, row, k) << 8));
+}
+static float int_of(const quant_matrix *m, int64_t row, int64_t k) {
+    return (float)(whole(m, row, k) - (1 << (m->bits - 1)));
+}
+
+/* A scale at a time: finding one takes longer than many weights. */
+static inline void unpack(float *out, const quant_matrix *m, int64_t row,
+                          float (*code_of)(const quant_matrix *, int64_t, int64_t)) {
     for (int64_t k = 0; k < m->n_in;) {
         const float scale = scale_at(m, row, k);
-        for (const int64_t end = group_end(m, k); k < end; k++) out[k] = (float)(whole(m, row, k) - zero) * scale;
+        const int64_t end = m->n_in - k < m->group ? m->n_in : k + m->group;
+        for (; k < end; k++) out[k] = code_of(m, row, k) * scale;
     }
 }
+
+static void unpack_e4m3(float *out, const quant_matrix *m, int64_t row) { unpack(out, m, row, e4m3_of); }
+static void unpack_e5m2(float *out, const quant_matrix *m, int64_t row) { unpack(out, m, row, e5m2_of); }
+static void unpack_int(float *out, const quant_matrix *m, int64_t row) { unpack(out, m, row, int_of); }
 
 /* ---- checking ---- */
 
