@@ -103,8 +103,7 @@ def stream(port, path, n_events=None):
 @pytest.mark.parametrize("path", ["nested", "queue"])
 def test_streams_over_http(server, path):
     """The gaps are even and nothing is kept back for the end. How even depends on what else the machine does, so the
-    best of some tries counts, with room; docs/python.md has the figures of a quiet machine. Where tokens take less than
-    two milliseconds, another program's turn on a core is many of them."""
+    best of some tries counts, with room; docs/python.md has the figures of a quiet machine."""
     tries = []
     for _ in range(4):
         times, text = stream(server, f"/{path}?prompt=Once+upon+a+time&n=80")
@@ -114,7 +113,7 @@ def test_streams_over_http(server, path):
         burst = (times[-1] - times[-9]) / 8
         tries.append((round(1000 * median, 2), round(1000 * p99, 2), round(1000 * burst, 2)))
     print(f"{path}: median gap, p99 gap, mean of the last eight in ms:", tries)
-    assert min(p99 / max(median, 2) for median, p99, _ in tries) < 8, tries
+    assert min(p99 / median for median, p99, _ in tries) < 8, tries
     assert max(burst / median for median, _, burst in tries) > 0.4, tries
     wait_until(lambda: get(server, "/stats")["running"] == 0)
 
