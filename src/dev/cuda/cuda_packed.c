@@ -131,10 +131,7 @@ static qp_status take_and_send(cuda_device *c, void **out, const void *from, siz
     return status == QP_OK ? cuda_send(c, *out, from, bytes, err) : status;
 }
 
-static qp_status send_units(cuda_device *c, cuda_packed *p, const cuda_plan *plan, qp_error *err) {
-    const size_t bytes = (size_t)p->n_units * sizeof(packed_unit);
-    packed_unit *units = mem_array((size_t)p->n_units, sizeof *units);
-    if (!units) return err_no_memory(err, bytes, "the units of a matrix");
+static void fill_units(packed_unit *units, const cuda_plan *plan) {
     for (int i = 0; i < plan->n_runs; i++) {
         const cuda_run *r = &plan->runs[i];
         for (int u = 0; u < r->n_units; u++)
@@ -143,11 +140,39 @@ static qp_status send_units(cuda_device *c, cuda_packed *p, const cuda_plan *pla
                               .bytes = r->unit_bytes,
                               .kind = PACKED_KIND(r->bits, r->group)};
     }
+}
+
+/* False: one of them has too many units. */
+static bool fill_slices(packed_slice_units slices[PACKED_SLICES], const packed_unit *units, int n) {
+    for (int s = 0; s < PACKED_SLICES; s++) {
+        const int begin = packed_slice(s, n), end = packed_slice(s + 1, n);
+        if (end - begin > PACKED_SLICE_UNITS) return false;
+        if (begin < end) slices[s].offset = units[begin].offset;
+        for (int u = begin; u < end; u++) {
+            slices[s].unit_bytes[u - begin] = (uint16_t)units[u].bytes;
+            slices[s].bytes += (uint32_t)units[u].bytes;
+        }
+    }
+    return true;
+}
+
+/* Of all units, behind the slices. */
+static size_t units_bytes(int n) {
+    return PACKED_SLICES * sizeof(packed_slice_units) + (size_t)n * sizeof(packed_unit);
+}
+
+static qp_status send_units(cuda_device *c, cuda_packed *p, const cuda_plan *plan, qp_error *err) {
+    const size_t bytes = units_bytes(p->n_units);
+    packed_slice_units *slices = mem_zarray(1, bytes);
+    if (!slices) return err_no_memory(err, bytes, "the units of a matrix");
+    packed_unit *units = (packed_unit *)(void *)(slices + PACKED_SLICES);
+    fill_units(units, plan);
+    p->has_slices = fill_slices(slices, units, p->n_units);
     void *there = NULL;
-    const qp_status status = take_and_send(c, &there, units, bytes, err);
-    p->units = there;
-    p->layout = hash_bytes(units, bytes, p->layout);
-    mem_free(units);
+    const qp_status status = take_and_send(c, &there, slices, bytes, err);
+    p->slices = there;
+    p->layout = hash_bytes(units, (size_t)p->n_units * sizeof *units, p->layout);
+    mem_free(slices);
     return status;
 }
 
@@ -186,7 +211,7 @@ size_t cuda_packed_bytes(const quant_matrix *m) {
     cuda_plan *plan = MEM_NEW(cuda_plan);
     if (plan && pack_cuda_plan(plan, &possible, m, NULL) == QP_OK && possible && describe(&is, plan)) {
         bytes = is.bytes + plan->order_bytes;
-        if (is.matvec == KERNEL_k_matvec_mixed) bytes += (size_t)is.n_units * sizeof(packed_unit);
+        if (is.matvec == KERNEL_k_matvec_mixed) bytes += units_bytes(is.n_units);
     }
     if (plan) pack_cuda_free(plan);
     mem_free(plan);
@@ -231,7 +256,7 @@ void cuda_packed_free(cuda_device *c, cuda_packed *p) {
     if (!p) return;
     cuda_give(c, p->tiles);
     cuda_give(c, p->order);
-    cuda_give(c, p->units);
+    cuda_give(c, p->slices);
     mem_free(p);
 }
 
@@ -523,7 +548,8 @@ bool cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
                         .n_units = p->n_units,
                         .zero = p->zero,
                         .unit = p->unit,
-                        .units = p->units,
+                        .units = cuda_packed_units(p),
+                        .slices = p->has_slices ? p->slices : NULL,
                         .tile_bytes = (int64_t)p->tile_bytes,
                         .most_unit_bytes = p->most_unit_bytes};
     for (int i = first; i < a->n_parts; i++) {

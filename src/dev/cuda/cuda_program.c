@@ -31,6 +31,7 @@ enum {
 _Static_assert(STREAMS_AT + MOST_STREAMS * (int)sizeof(program_stream) <= PROGRAM_BYTES, "there is room");
 _Static_assert(sizeof(program_stage) % 16 == 0 && PROGRAM_STAGES % 16 == 0 && PROGRAM_SHARES % 16 == 0,
                "copied in words of 16 bytes, to where they may lie");
+_Static_assert(sizeof(packed_slice_units) % 16 == 0 && offsetof(program_state, slices) % 16 == 0, "likewise");
 _Static_assert(sizeof(program_stage) <= 32 * 16, "a warp copies one at once");
 
 /* Results that are told, and where launches would write and read them. */
@@ -183,7 +184,7 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
         s->tiles[i] = p->parts[i].tiles;
         s->n_tiles[i] = p->parts[i].n_tiles;
     }
-    s->units = p->units;
+    s->slices = p->slices;
     s->tile_bytes = (uint32_t)p->tile_bytes;
     s->unit_bytes = p->most_unit_bytes;
     s->n_units = p->n_units;
@@ -195,7 +196,7 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
 /* The next launch as a stage, if it is a product of `x`; NULL: it is none, or cannot be one. */
 static program_stage *take_product(maker *m, const float *x, const k_norm_args *norm) {
     const packed_args *p = peek_product(m, x);
-    if (!p || p->n_rows != m->n_rows || (norm && norm->dim != p->n_in)) return NULL;
+    if (!p || p->n_rows != m->n_rows || (norm && norm->dim != p->n_in) || (p->units && !p->slices)) return NULL;
     const launch_head *head = peek(m);
     const unit_kind *kind = find_kind(head->kernel);
     program_stage *s = add_stage(m, PROGRAM_PRODUCT);

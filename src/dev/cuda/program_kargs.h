@@ -60,14 +60,14 @@ typedef struct program_stage {
             k_rope_args rope;
         } heads;
         k_gate_args gate;
-        uint64_t words[36];
+        uint64_t words[38];
     } is;
 } program_stage;
 
 /* Where a product's weights lie. A gated product's tiles are those of parts 0 and 1 in turns. */
 typedef struct program_stream {
     const uint8_t *tiles[PROGRAM_PARTS];
-    const packed_unit *units; /* NULL: all of unit_bytes */
+    const packed_slice_units *slices; /* NULL: all units of unit_bytes */
     uint32_t tile_bytes;
     int32_t n_tiles[PROGRAM_PARTS];
     int32_t unit_bytes, n_units, all_tiles, gates;
@@ -77,7 +77,7 @@ typedef struct program_stream {
 /* A block's share of a stream; each block makes its own. */
 typedef struct program_share {
     const uint8_t *tile[PROGRAM_GROUPS]; /* the first one of each group of warps */
-    const packed_unit *units;
+    const packed_slice_units *slices;
     uint32_t tile_bytes;
     int32_t unit_bytes, n_units;
     int32_t first, end;                /* the block's tiles */
@@ -102,13 +102,12 @@ typedef struct k_program_args {
 /* Where a warp's ring is: what is fetched next, and the slot that is read and filled next. */
 typedef struct program_warp {
     const uint8_t *from;
-    const packed_unit *units; /* the next one of a tile whose units are not all alike, else NULL */
-    int32_t left, bytes;      /* units of the slice that are to be fetched; of the next one */
-    uint32_t jump;            /* from the end of the warp's slice of a tile to its next one */
+    uint32_t sizes;      /* in shared memory: bytes of the next unit of a slice whose units differ; 0: they do not */
+    int32_t left, bytes; /* units of the slice that are to be fetched; of the next one */
+    uint32_t jump;       /* from the end of the warp's slice of a tile to its next one */
     int32_t slice_units;
     int32_t tiles_left, next_part, stream; /* tiles of the part, this one too */
     uint32_t slot, parity;
-    int32_t unused[3];
 } program_warp;
 
 /* One of a block's items of attention: some pages of a KV head. */
@@ -124,7 +123,8 @@ typedef struct program_item {
 typedef struct program_state {
     program_item items[2]; /* the first one, and others in turns */
     program_warp warps[PROGRAM_WARPS];
-    int32_t at[PROGRAM_WARPS]; /* the stage that each warp has come to */
+    packed_slice_units slices[2][PROGRAM_WARPS]; /* a warp's slice of a stream whose units differ; streams take turns */
+    int32_t at[PROGRAM_WARPS];                   /* the stage that each warp has come to */
     int32_t n_streams, n_slots, slot_bytes, unused;
     uint32_t scratch, rings; /* where they begin */
     uint32_t *met;
@@ -133,14 +133,15 @@ typedef struct program_state {
 } program_state; /* what lies behind begins at a multiple of 16 */
 
 enum {
-    PROGRAM_BARRIERS = PROGRAM_WARPS * PROGRAM_MOST_SLOTS * 8,
+    PROGRAM_SLOTS_BYTES = PROGRAM_WARPS * PROGRAM_MOST_SLOTS * 8, /* of barriers; likewise of what is in the slots */
+    PROGRAM_BARRIERS = 2 * PROGRAM_SLOTS_BYTES,
     PROGRAM_STAGES = PROGRAM_BARRIERS + (int)sizeof(program_state),
     PROGRAM_SHARES = PROGRAM_STAGES + 2 * (int)sizeof(program_stage),
 };
 
-PACKED_INLINE int program_up(int n) { return (n + 127) / 128 * 128; }
+PACKED_INLINE int program_up(int n, int step) { return (n + step - 1) / step * step; }
 PACKED_INLINE int program_ring_at(int n_streams, int scratch_bytes) {
-    return program_up(PROGRAM_SHARES + n_streams * (int)sizeof(program_share)) + program_up(scratch_bytes);
+    return program_up(PROGRAM_SHARES + n_streams * (int)sizeof(program_share), 128) + program_up(scratch_bytes, 128);
 }
 /* Sums of squares of blocks of a unit's inputs: of a row, in fours. */
 PACKED_INLINE int program_squares(int n_units) { return (n_units + 3) / 4 * 4; }
@@ -148,6 +149,12 @@ PACKED_INLINE int program_squares(int n_units) { return (n_units + 3) / 4 * 4; }
 enum { PROGRAM_PIECES = 1 };
 PACKED_INLINE int program_keeps(int n_rows, int n_units) {
     return n_rows * n_units * PACKED_UNIT <= PROGRAM_THREADS * 8 * PROGRAM_PIECES;
+}
+/* Whether that is so of the inputs, and of what an order makes of them nearly. */
+PACKED_INLINE int program_sorts(int n_rows, int n_in, int n_units) {
+    const int most = PROGRAM_THREADS * 8 * PROGRAM_PIECES;
+    return n_rows * program_up(n_in, PACKED_UNIT) <= most &&
+           n_rows * n_units * PACKED_UNIT <= most + PROGRAM_THREADS * 8;
 }
 /* normed: inputs that lie there to be normed, or 0. */
 PACKED_INLINE int program_product_bytes(int n_rows, int n_units, int sum, int normed) {

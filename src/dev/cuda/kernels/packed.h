@@ -123,6 +123,13 @@ typedef struct packed_unit {
     X(8, 64)                                                                                                           \
     X(8, 128)
 
+/* Of the units of a slice, if there are not more. */
+enum { PACKED_SLICE_UNITS = 28 };
+typedef struct packed_slice_units {
+    uint32_t offset, bytes; /* where the slice begins in a tile; of all its units */
+    uint16_t unit_bytes[PACKED_SLICE_UNITS];
+} packed_slice_units;
+
 typedef struct packed_args {
     const float *x;
     int64_t x_stride;
@@ -133,7 +140,8 @@ typedef struct packed_args {
     int n_parts, zero;
     float unit; /* multiplies every scale */
     /* Of mixed units: */
-    const packed_unit *units; /* [n_units] */
+    const packed_unit *units;         /* [n_units] */
+    const packed_slice_units *slices; /* [PACKED_SLICES]; NULL: some slice has too many units */
     int64_t tile_bytes;
     int most_unit_bytes;
     const int32_t *places; /* [n_in]: where order has each input; NULL: there is no order, or that cannot be said */

@@ -80,24 +80,6 @@ __device__ __forceinline__ void read_order(int to[8], const int32_t *order) {
     to[4] = (int)high.x, to[5] = (int)high.y, to[6] = (int)high.z, to[7] = (int)high.w;
 }
 
-/* Inputs of a piece that were told in the order of the weights; where these have none nobody tells anything. */
-__device__ __forceinline__ void hear_placed(float v[8], const packed_args &a, const piece &p) {
-    const float *x = told_at(a.x + p.row * a.x_stride + p.k);
-    int order[8];
-    read_order(order, a.order + p.k);
-    uint4 words[2];
-    uint32_t *word = (uint32_t *)words;
-    look_together([&] {
-        words[0] = load_relaxed16(x), words[1] = load_relaxed16(x + 4);
-        bool is_unsaid = false;
-#pragma unroll
-        for (int i = 0; i < 8; i++) is_unsaid = is_unsaid || (word[i] == (uint32_t)UNSAID && order[i] >= 0);
-        return !is_unsaid;
-    });
-#pragma unroll
-    for (int i = 0; i < 8; i++) v[i] = order[i] < 0 ? 0 : __uint_as_float(word[i]);
-}
-
 /* Inputs of a piece, as read_inputs has them, all asked for at once. */
 __device__ __forceinline__ void hear_inputs(float v[8], const packed_args &a, const piece &p, bool hears) {
     const float *x = a.x + p.row * a.x_stride;
@@ -107,24 +89,32 @@ __device__ __forceinline__ void hear_inputs(float v[8], const packed_args &a, co
     hear_words(v, hears, [&](int i) { return look_at(a, x, p.k + i); });
 }
 
-/* One row that lies as the weights want it: pieces of a thread are heard together. */
-template <int GROUP, int PIECES>
+/* Rows that lie as the weights want them: pieces of a thread are heard together. MAY_GAP: their order may have whole
+ * pieces of nothing, which nobody tells; which these are is asked for with the words. */
+template <int GROUP, bool IS_ONE, int PIECES, bool MAY_GAP>
 __device__ __forceinline__ void stage_straight(const program_stage &s, const product_room &r) {
     constexpr int STEP = PROGRAM_THREADS * 8;
     const packed_args &a = s.is.product;
-    const int n = a.n_in;
+    const int width = a.n_units * PACKED_UNIT, n_rows = IS_ONE ? 1 : a.n_rows;
+    const bool has_gaps = MAY_GAP && agreed(a.n_in < width);
 #pragma unroll 1
-    for (int first = threadIdx.x * 8; first < n; first += PIECES * STEP) {
+    for (int first = threadIdx.x * 8; first < n_rows * width; first += PIECES * STEP) {
         float v[PIECES][8];
         const float *low[PIECES], *high[PIECES];
-        int row[PIECES] = {}, k[PIECES];
+        int row[PIECES] = {}, k[PIECES], order[PIECES];
         bool needs[PIECES];
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
-            k[i] = first + i * STEP, needs[i] = k[i] < n;
-            low[i] = a.x + k[i], high[i] = low[i] + 4;
+            k[i] = first + i * STEP, needs[i] = k[i] < n_rows * width;
+            if (!IS_ONE)
+                for (; needs[i] && k[i] >= width; row[i]++) k[i] -= width;
+            low[i] = a.x + row[i] * a.x_stride + k[i], high[i] = low[i] + 4;
+            order[i] = has_gaps && needs[i] ? __ldg(a.order + k[i]) : 0;
         }
-        hear_pieces<PIECES>(v, low, high, s.hears, needs, needs);
+        hear_pieces<PIECES>(v, low, high, s.hears, needs, needs, [&](int i) {
+            if (MAY_GAP) find_now(order[i]);
+            return MAY_GAP && order[i] < 0;
+        });
         put_digits<GROUP, PIECES>(a, r, v, row, k, needs);
     }
 }
@@ -135,15 +125,13 @@ template <int GROUP, bool IS_ONE>
 __device__ __forceinline__ void stage_plain(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     const int width = a.n_units * PACKED_UNIT;
-    if (IS_ONE && agreed(!a.order && a.n_in == width))
-        return agreed(program_keeps(1, a.n_units)) ? stage_straight<GROUP, 1>(s, r) : stage_straight<GROUP, 3>(s, r);
+    const bool is_whole = agreed(a.n_in == width && !a.order), is_placed = agreed(s.is_placed);
+    if (IS_ONE && is_whole && agreed(program_keeps(1, a.n_units))) return stage_straight<GROUP, IS_ONE, 1, false>(s, r);
+    if ((IS_ONE && is_whole) || is_placed) return stage_straight<GROUP, IS_ONE, IS_ONE ? 3 : 1, true>(s, r);
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
         float v[1][8];
-        if (s.is_placed)
-            hear_placed(v[0], a, p);
-        else
-            hear_inputs(v[0], a, p, s.hears);
+        hear_inputs(v[0], a, p, s.hears);
         put_piece<GROUP>(a, r, v, p.row, p.k);
     }
 }
@@ -180,29 +168,35 @@ __device__ __forceinline__ float row_scale(const program_stage &s, const product
     return norm_scale(add_blocks(r.squares + row * program_squares(a.n_units), norm_blocks(a.n_in)), a.n_in, s.eps);
 }
 
+/* Eight inputs of a row that is normed, in the order of the weights; norm: its weights, or NULL. */
+__device__ __forceinline__ void norm_sorted(float v[8], const int order[8], const float *x, const float *norm,
+                                            float scale) {
+    float at[8], w[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) at[i] = x[max(order[i], 0)], w[i] = norm ? norm[max(order[i], 0)] : 1;
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] = order[i] < 0 ? 0 : __fmul_rn(__fmul_rn(at[i], scale), w[i]);
+}
+
 /* Packed inputs k .. k + 7 of a row that is normed. */
 __device__ __forceinline__ void norm_inputs(float v[8], const program_stage &s, const product_room &r, int row, int k,
                                             float scale) {
     const packed_args &a = s.is.product;
     const float *x = r.x + row * a.n_in;
+    if (a.order) {
+        int order[8];
+        read_order(order, a.order + k);
+        return norm_sorted(v, order, x, s.norm_weight ? r.weights : NULL, scale);
+    }
 #pragma unroll
     for (int half = 0; half < 8; half += 4) {
         float4 w = {1, 1, 1, 1}, at = {};
-        if (!a.order && k + half < a.n_in) { /* rows are whole pieces of four */
+        if (k + half < a.n_in) { /* rows are whole pieces of four */
             at = *(const float4 *)(x + k + half);
             if (s.norm_weight) w = *(const float4 *)(r.weights + k + half);
         }
         v[half] = __fmul_rn(__fmul_rn(at.x, scale), w.x), v[half + 1] = __fmul_rn(__fmul_rn(at.y, scale), w.y);
         v[half + 2] = __fmul_rn(__fmul_rn(at.z, scale), w.z), v[half + 3] = __fmul_rn(__fmul_rn(at.w, scale), w.w);
-    }
-    if (!a.order) return;
-    int order[8];
-    read_order(order, a.order + k);
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        const int from = order[j];
-        const float w = from < 0 || !s.norm_weight ? 1 : r.weights[from];
-        v[j] = from < 0 ? 0 : __fmul_rn(__fmul_rn(x[from], scale), w);
     }
 }
 
@@ -248,10 +242,43 @@ template <int GROUP> __device__ __forceinline__ void stage_kept(const program_st
     put_digits<GROUP, PIECES>(a, r, v, row, k, is_any);
 }
 
+/* The same where weights have an order of their own: the thread's inputs go past shared memory, and what is asked for
+ * in front of them is where it takes them from. Gaps make more pieces of the packed inputs than of the others. */
+template <int GROUP> __device__ __forceinline__ void stage_sorted(const program_stage &s, const product_room &r) {
+    const packed_args &a = s.is.product;
+    const int width = a.n_units * PACKED_UNIT, n = a.n_in;
+    int order[8], next_order[8];
+    piece p(width), next(width);
+    next.next(width);
+    read_order(order, a.order + (p.row < a.n_rows ? p.k : 0));
+    read_order(next_order, a.order + (next.row < a.n_rows ? next.k : 0));
+    fetch_weights(s, r.weights);
+    const piece from(program_up(n, PACKED_UNIT));
+    const bool is_any = from.row < a.n_rows;
+    const int row = is_any ? from.row : 0, k = is_any ? from.k : n;
+    const bool needs_low = k < n, needs_high = k + 4 < n;
+    const float *low = a.x + row * a.x_stride + k;
+    float v[1][8], *x = r.x + row * n + k;
+    hear_eight(v[0], low, low + 4, s.hears, needs_low, needs_high);
+    if (needs_low) *(float4 *)x = make_float4(v[0][0], v[0][1], v[0][2], v[0][3]);
+    if (needs_high) *(float4 *)(x + 4) = make_float4(v[0][4], v[0][5], v[0][6], v[0][7]);
+    put_squares<1>(a, r, v, &row, &k);
+    wait_copies<0>();
+    __syncthreads();
+#pragma unroll 1
+    for (; p.row < a.n_rows; p.next(width)) {
+        norm_sorted(v[0], order, r.x + p.row * n, s.norm_weight ? r.weights : NULL, row_scale(s, r, p.row));
+        put_piece<GROUP>(a, r, v, p.row, p.k);
+#pragma unroll
+        for (int i = 0; i < 8; i++) order[i] = next_order[i];
+    }
+}
+
 template <int GROUP> __device__ __forceinline__ void stage_normed(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     const int width = a.n_units * PACKED_UNIT, n = a.n_in;
     if (agreed(!a.order && !s.norm_rows && program_keeps(a.n_rows, a.n_units))) return stage_kept<GROUP>(s, r);
+    if (agreed(a.order && !s.norm_rows && program_sorts(a.n_rows, n, a.n_units))) return stage_sorted<GROUP>(s, r);
     fetch_weights(s, r.weights);
     for (int row = 0; row < a.n_rows; row++) {
         const float *from = normed_row(s, row);
@@ -317,12 +344,14 @@ template <bool IS_ONE> __device__ __forceinline__ bool has_outputs(const program
  * gates. */
 template <bool IS_ONE> struct result {
     output_place o;
+    int place; /* in a row of results of a gate, where the next product's order has them */
     float before;
     const float *before_at;
 
     /* Result i, or none; by all lanes of a warp. */
     __device__ __forceinline__ result(const program_stage &s, int i, int tile, int count)
-        : o(find_output<IS_ONE>(s, i, tile, count)), before(0), before_at(s.before) {
+        : o(find_output<IS_ONE>(s, i, tile, count)), place(o.out), before(0), before_at(s.before) {
+        if (s.places) place = __ldg(s.places + o.out);
         const packed_part *parts = s.is.product.parts;
         if (!parts->add) return;
         before_at += o.row * parts[o.part].out_stride + o.out;
@@ -340,7 +369,7 @@ template <bool IS_ONE> struct result {
         } else if (a.parts->add) {
             sum = __fadd_rn(hear_asked(before, before_at, s.hears_before, o.is_any), sum);
         }
-        if (o.is_any) leave_result(s, o.part, to.out, at, s.gates ? find_place(s, o.row, o.out) : at, sum);
+        if (o.is_any) leave_result(s, o.part, to.out, at, s.gates ? o.row * s.told_stride + place : at, sum);
     }
 };
 
@@ -357,7 +386,7 @@ template <class UNITS> struct rows_dot {
         x[0].scales = r.scales + lane_row * a.n_units * 2;
         x[0].sums = r.sums + lane_row * (width / UNITS::SUM);
     }
-    __device__ __forceinline__ void add(float y[2], UNITS &units, weight_ring &ring, int u, int) const {
+    __device__ __forceinline__ void add(float y[2], const UNITS &units, weight_ring &ring, int u) const {
         float all[1][2] = {{y[0], y[1]}};
         units.template dot<1>(all, ring.take(), x, u);
         y[0] = all[0][0], y[1] = all[0][1];
@@ -372,9 +401,9 @@ template <class UNITS> struct row_dot {
     x_part x;
     __device__ __forceinline__ row_dot(const packed_args &a, const product_room &r)
         : x(x_part::of<UNITS::SUM>(a, r.digits, r.scales, r.sums)) {}
-    /* next: which unit the warp multiplies then. */
-    __device__ __forceinline__ void add(float y[2], UNITS &units, weight_ring &ring, int u, int next) const {
-        units.dot_one(y, ring.take(), x, u, next, [&] { ring.pay(); });
+    __device__ __forceinline__ void add(float y[2], const UNITS &units, weight_ring &ring, int u) const {
+        const int bytes = ring.coming_bytes();
+        units.dot_one(y, ring.take(), x, u, bytes, [&] { ring.pay(); });
     }
 };
 
@@ -385,7 +414,7 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
     const program_stage &s = stage_of(index);
     const program_share &tiles = share_of(s.stream);
     const packed_args &a = s.is.product;
-    UNITS units(a);
+    const UNITS units(a);
     const product_room r = make_product_room<GROUP>(a, program_shared() + state_of().scratch);
     await_turn(s);
     int batch = tiles.first, count = min(tiles.end - batch, PROGRAM_BATCH);
@@ -398,13 +427,12 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
     const int first_unit = packed_slice(slice, a.n_units), end_unit = packed_slice(slice + 1, a.n_units);
     const DOT dot(a, r);
     weight_ring ring;
-    if (first_unit < end_unit) units.expect(first_unit);
     __syncthreads();
     while (count > 0) {
         for (int i = group; i < count; i += PROGRAM_GROUPS) {
             float y[2] = {0, 0};
             for (int u = first_unit; u < end_unit; u++) {
-                dot.add(y, units, ring, u, u + 1 < end_unit ? u + 1 : first_unit);
+                dot.add(y, units, ring, u);
                 ring.settle();
             }
             if (t < (IS_ONE ? 1 : a.n_rows)) {

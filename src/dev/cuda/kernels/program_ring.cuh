@@ -73,7 +73,7 @@ __device__ __forceinline__ void deal_tiles(int stream) {
     const int n = s.all_tiles / times;
     to.first = (int)((int64_t)block * n / gridDim.x) * times;
     to.end = (int)((int64_t)(block + 1) * n / gridDim.x) * times;
-    to.units = s.units, to.tile_bytes = s.tile_bytes, to.unit_bytes = s.unit_bytes, to.n_units = s.n_units;
+    to.slices = s.slices, to.tile_bytes = s.tile_bytes, to.unit_bytes = s.unit_bytes, to.n_units = s.n_units;
     to.apart = s.gates ? 1 : PROGRAM_GROUPS;
     for (int group = 0; group < PROGRAM_GROUPS; group++) {
         const part_tiles tiles = find_tiles(s, to.first, to.end, group, 0);
@@ -101,20 +101,32 @@ struct weight_ring {
         behind = barriers + p.n_slots * 8;
         at = ring + w.slot * slot_bytes, barrier = barriers + w.slot * 8;
     }
+    /* The warp's slice of a stream whose units differ: asked for when the stream before is opened. */
+    __device__ __forceinline__ packed_slice_units &slice_of(int stream) const {
+        return state_of().slices[stream & 1][threadIdx.x / 32];
+    }
+    __device__ __forceinline__ void ask_slice(int stream) const {
+        const packed_slice_units *from = stream < state_of().n_streams ? share_of(stream).slices : NULL;
+        const int lane = threadIdx.x % 32;
+        if (!from) return;
+        if (lane < (int)sizeof *from / 16)
+            copy_async16(shared_address(&slice_of(stream)) + lane * 16,
+                         (const uint8_t *)(from + warp_slice()) + lane * 16, evict_last());
+        commit_copies();
+    }
     /* The warp's slice of the first of a part's tiles. */
     __device__ __forceinline__ void open_tiles(const program_share &s, const uint8_t *tile) {
-        const int slice = warp_slice(), begin = packed_slice(slice, s.n_units);
-        const int end = packed_slice(slice + 1, s.n_units);
-        uint32_t offset = (uint32_t)begin * s.unit_bytes, bytes = (uint32_t)(end - begin) * s.unit_bytes;
-        w.units = NULL, w.bytes = s.unit_bytes;
-        if (s.units && begin < end) {
-            w.units = s.units + begin, w.bytes = __ldg(&w.units->bytes);
-            offset = __ldg(&w.units->offset);
-            bytes = __ldg(&s.units[end - 1].offset) + __ldg(&s.units[end - 1].bytes) - offset;
+        const int slice = warp_slice(), n = packed_slice(slice + 1, s.n_units) - packed_slice(slice, s.n_units);
+        uint32_t offset = (uint32_t)packed_slice(slice, s.n_units) * s.unit_bytes, bytes = (uint32_t)n * s.unit_bytes;
+        w.sizes = 0, w.bytes = s.unit_bytes;
+        if (s.slices) {
+            const packed_slice_units &is = slice_of(w.stream);
+            offset = is.offset, bytes = is.bytes;
+            w.sizes = shared_address(is.unit_bytes), w.bytes = is.unit_bytes[0];
         }
         w.from = tile + offset;
         w.jump = (uint32_t)s.apart * s.tile_bytes - bytes;
-        w.left = w.slice_units = end - begin;
+        w.left = w.slice_units = n;
     }
     /* The next part of the stream where the group has tiles, or the next stream. At the end of the program w.left is
      * not above 0. */
@@ -128,6 +140,8 @@ struct weight_ring {
                 if (w.tiles_left) open_tiles(s, more.first);
             } else if (++w.stream < state_of().n_streams) {
                 const program_share &s = share_of(w.stream);
+                if (s.slices) wait_copies<0>(), __syncwarp();
+                ask_slice(w.stream + 1);
                 w.tiles_left = s.count[group], w.next_part = s.next_part[group];
                 if (w.tiles_left) open_tiles(s, s.tile[group]);
             }
@@ -138,15 +152,18 @@ struct weight_ring {
     __device__ __forceinline__ void fill() {
         const bool is_any = w.left > 0, ends = w.left == 1; /* the slice of a tile: the next one's comes then */
         copy_bulk_by_one(at, w.from, w.bytes, barrier, evict_first(), is_any);
+        store_shared4(barrier + PROGRAM_SLOTS_BYTES, w.bytes);
         w.from += w.bytes + (ends ? w.jump : 0);
         w.tiles_left -= ends;
         w.left = !ends ? w.left - 1 : w.tiles_left > 0 ? w.slice_units : 0;
-        if (w.units && is_any) w.units += ends ? 1 - w.slice_units : 1, w.bytes = __ldg(&w.units->bytes);
+        if (w.sizes && is_any) w.sizes += 2 * (ends ? 1 - w.slice_units : 1), w.bytes = (int)load_shared2(w.sizes);
     }
     __device__ __forceinline__ void turn_on() {
         at += slot_bytes, barrier += 8;
         if (barrier == behind) at = ring, barrier = barriers, w.parity ^= 1;
     }
+    /* Bytes of the unit that is taken next. */
+    __device__ __forceinline__ int coming_bytes() const { return (int)load_shared4(barrier + PROGRAM_SLOTS_BYTES); }
     /* Where the next unit is. */
     __device__ __forceinline__ uint32_t take() const {
         barrier_wait(barrier, w.parity);
@@ -175,6 +192,7 @@ __device__ __forceinline__ void start_ring() {
     }
     __syncwarp();
     weight_ring ring;
+    ring.ask_slice(0);
     ring.open_next();
 #pragma unroll 1
     do {

@@ -49,21 +49,29 @@ __device__ __forceinline__ float hear(const float *from, bool hears, bool needs)
     });
     return __uint_as_float(v);
 }
-/* Twice four words of each of PIECES, all asked for at once. */
-template <int PIECES>
+struct no_gap {
+    __device__ __forceinline__ bool operator()(int) const { return false; }
+};
+/* Twice four words of each of PIECES, all asked for at once. is_gap: of a piece that nobody tells, which is 0; it may
+ * hang on what is asked for with them. */
+template <int PIECES, class GAP = no_gap>
 __device__ __forceinline__ void hear_pieces(float v[PIECES][8], const float *const low[PIECES],
                                             const float *const high[PIECES], bool hears, const bool needs_low[PIECES],
-                                            const bool needs_high[PIECES]) {
+                                            const bool needs_high[PIECES], GAP is_gap = GAP()) {
     const int64_t shift = hears ? state_of().told_shift / 4 : 0;
     look_together([&] {
         uint32_t top = 0;
+        uint4 words[PIECES][2] = {};
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
-            uint4 a = {}, b = {};
-            if (needs_low[i]) a = load_relaxed16(low[i] + shift);
-            if (needs_high[i]) b = load_relaxed16(high[i] + shift);
-            top = max(top, max(greatest(a), greatest(b)));
-            put4(v[i], a), put4(v[i] + 4, b);
+            if (needs_low[i]) words[i][0] = load_relaxed16(low[i] + shift);
+            if (needs_high[i]) words[i][1] = load_relaxed16(high[i] + shift);
+        }
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            if (is_gap(i)) words[i][0] = words[i][1] = make_uint4(0, 0, 0, 0);
+            top = max(top, max(greatest(words[i][0]), greatest(words[i][1])));
+            put4(v[i], words[i][0]), put4(v[i] + 4, words[i][1]);
         }
         return !hears || top != (uint32_t)UNSAID;
     });

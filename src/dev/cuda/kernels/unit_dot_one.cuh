@@ -107,27 +107,23 @@ __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_
 
 /* ---- kinds of units ---- */
 
-/* All of one kind, and each of its own: as unit_dot.cuh has them, for one row. */
+/* All of one kind, and each of its own: as unit_dot.cuh has them, for one row. bytes: of the unit; no two kinds have as
+ * many. */
 template <int BITS, int GROUP> struct same_units_one : same_units<BITS, GROUP, PACKED_PLAIN> {
     __device__ __forceinline__ same_units_one(const packed_args &a) : same_units<BITS, GROUP, PACKED_PLAIN>(a) {}
-    __device__ __forceinline__ void expect(int) {}
     template <class PAY>
-    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int, PAY pay) {
+    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int, PAY pay) const {
         unit_dot_one<BITS, GROUP, GROUP>(y, unit, x, u, this->zero, pay);
     }
 };
 struct mixed_units_one : mixed_units {
-    int kind; /* of the unit that comes next: asked for while another one is multiplied */
     __device__ __forceinline__ mixed_units_one(const packed_args &a) : mixed_units(a) {}
-    __device__ __forceinline__ void expect(int u) { kind = __ldg(&table[u].kind); }
-    /* Of the unit that was expected; next: the number of the one that is from now on. */
     template <class PAY>
-    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int next, PAY pay) {
-        const int now = kind;
-        expect(next);
-        switch (now) {
+    __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int bytes,
+                                            PAY pay) const {
+        switch (bytes) {
 #define X(bits, group)                                                                                                 \
-    case PACKED_KIND(bits, group):                                                                                     \
+    case packed_unit_bytes(bits, PACKED_PLAIN, group):                                                                 \
         unit_dot_one<bits, group, SUM>(y, unit, x, u, 1 << (bits - 1), [] {});                                         \
         break;
             PACKED_MIXES(X)
