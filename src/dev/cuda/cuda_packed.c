@@ -199,7 +199,8 @@ static bool describe(cuda_packed *is, const cuda_plan *plan) {
                         .unit = plan->runs[0].is.unit,
                         .tile_bytes = plan->tile_bytes};
     for (int i = 0; i < plan->n_runs; i++)
-        if (plan->runs[i].unit_bytes > is->most_unit_bytes) is->most_unit_bytes = plan->runs[i].unit_bytes;
+        if (plan->runs[i].n_units && plan->runs[i].unit_bytes > is->most_unit_bytes)
+            is->most_unit_bytes = plan->runs[i].unit_bytes;
     return plan->tile_bytes <= UINT32_MAX && (set_same(is, plan) || set_mixed(is, plan)) &&
            mem_mul((size_t)is->n_tiles, is->tile_bytes, &is->bytes);
 }

@@ -1,8 +1,10 @@
 /* pack_cuda.c — a matrix' codes and scales into the order that kernels/packed.h tells.
  *
  * Called by cuda_weights.c. A tile is packed from its first input to its last, 64 inputs after the other; scales that
- * many inputs share are repeated for each of the kernels' groups, which are at most 128 inputs. A run that does not
- * fill its last unit is padded with scales of zero, and the order of the inputs says that nothing is there. */
+ * many inputs share are repeated for each of the kernels' groups, which are at most 128 inputs. What a run has more
+ * than whole units goes, with what others have, into units as wide as the widest of them: EXL2 would have a unit more
+ * for each width otherwise, and some slice of the inputs half as much work again. The last unit is filled up with
+ * scales of zero, and the order of the inputs says that nothing is there. */
 #include "pack_cuda.h"
 #include "base/mem.h"
 #include <math.h>
@@ -71,6 +73,75 @@ static bool invert(int32_t *places, int64_t n_in, const int32_t *order, size_t n
     return true;
 }
 
+/* ---- what is left of runs ---- */
+
+/* Whether units may hold inputs of several runs: wider codes of the same middle are the same numbers. */
+static bool can_join(const cuda_plan *p) {
+    for (int i = 0; i < p->n_runs; i++) {
+        const cuda_run *r = &p->runs[i];
+        if (r->scales != PACKED_PLAIN || r->is.table || r->group < HALF || r->is.zero != 1 << (r->bits - 1))
+            return false;
+    }
+    return p->n_runs > 1;
+}
+
+/* The greatest of the kernels' groups whose inputs always have one scale. */
+static int group_of_pieces(const cuda_plan *p, const cuda_run *joint) {
+    int step = PACKED_X_GROUP, at = 0;
+    for (int i = 0; i < joint->n_pieces; i++) {
+        const cuda_piece *piece = &joint->pieces[i];
+        const cuda_run *r = &p->runs[piece->run];
+        while (at % step || r->group % step || (piece->from - r->is.begin) % step) step /= 2;
+        at += piece->n;
+    }
+    return step;
+}
+
+/* Puts n inputs of run i from `from` on into units of their own behind all runs. */
+static void add_pieces(cuda_plan *p, int *filled, int i, int64_t from, int n) {
+    while (n) {
+        if (*filled == PACKED_UNIT) {
+            p->runs[p->n_runs++] = (cuda_run){.is = p->runs[i].is, .bits = p->runs[i].bits, .n_units = 1};
+            *filled = 0;
+        }
+        cuda_run *joint = &p->runs[p->n_runs - 1];
+        const int fits = n < PACKED_UNIT - *filled ? n : PACKED_UNIT - *filled;
+        joint->pieces[joint->n_pieces++] = (cuda_piece){i, fits, from};
+        if (p->runs[i].bits > joint->bits) joint->bits = p->runs[i].bits;
+        *filled += fits, from += fits, n -= fits;
+    }
+}
+
+static void join_tails(cuda_plan *p) {
+    const int n = p->n_runs;
+    int filled = PACKED_UNIT;
+    for (int i = 0; i < n; i++) {
+        cuda_run *r = &p->runs[i];
+        r->n_units = (int)((r->is.end - r->is.begin) / PACKED_UNIT);
+        const int64_t whole = r->is.begin + (int64_t)r->n_units * PACKED_UNIT;
+        add_pieces(p, &filled, i, whole, (int)(r->is.end - whole));
+    }
+    for (int i = n; i < p->n_runs; i++) {
+        cuda_run *joint = &p->runs[i];
+        joint->group = group_of_pieces(p, joint);
+        joint->scales = PACKED_PLAIN;
+        joint->is.zero = 1 << (joint->bits - 1);
+        joint->unit_bytes = packed_unit_bytes(joint->bits, joint->scales, joint->group);
+    }
+}
+
+/* ---- the order of the inputs ---- */
+
+static void put_order(int32_t **to, const quant_matrix *m, int64_t from, int64_t end) {
+    for (int64_t k = from; k < end; k++) *(*to)++ = m->order ? m->order[k] : (int32_t)k;
+}
+
+static void order_run(int32_t *to, const cuda_run *r, const quant_matrix *m) {
+    const int64_t end = r->is.begin + (int64_t)r->n_units * PACKED_UNIT;
+    for (int i = 0; i < r->n_pieces; i++) put_order(&to, m, r->pieces[i].from, r->pieces[i].from + r->pieces[i].n);
+    if (!r->n_pieces) put_order(&to, m, r->is.begin, end < r->is.end ? end : r->is.end);
+}
+
 static qp_status plan_order(cuda_plan *p, const quant_matrix *m, qp_error *err) {
     const size_t n = (size_t)p->n_units * PACKED_UNIT, all = n + (size_t)m->n_in;
     if (!m->order && p->n_runs == 1) return QP_OK;
@@ -78,28 +149,30 @@ static qp_status plan_order(cuda_plan *p, const quant_matrix *m, qp_error *err) 
     if (!p->order) return err_no_memory(err, all * sizeof *p->order, "the order of a weight's inputs");
     p->order_bytes = all * sizeof *p->order;
     for (size_t i = 0; i < all; i++) p->order[i] = -1;
-    for (int i = 0; i < p->n_runs; i++) {
-        const cuda_run *r = &p->runs[i];
-        int32_t *to = p->order + (size_t)r->first_unit * PACKED_UNIT;
-        for (int64_t k = r->is.begin; k < r->is.end; k++) *to++ = m->order ? m->order[k] : (int32_t)k;
-    }
+    for (int i = 0; i < p->n_runs; i++)
+        order_run(p->order + (size_t)p->runs[i].first_unit * PACKED_UNIT, &p->runs[i], m);
     p->has_places = invert(p->order + n, m->n_in, p->order, n);
     return QP_OK;
+}
+
+static void place_runs(cuda_plan *p) {
+    for (int i = 0; i < p->n_runs; i++) {
+        cuda_run *r = &p->runs[i];
+        r->first_unit = p->n_units;
+        r->offset = p->tile_bytes;
+        p->n_units += r->n_units;
+        p->tile_bytes += (size_t)r->n_units * (size_t)r->unit_bytes;
+    }
 }
 
 qp_status pack_cuda_plan(cuda_plan *out, bool *possible, const quant_matrix *m, qp_error *err) {
     *out = (cuda_plan){.n_tiles = (int)((m->n_out + ROWS - 1) / ROWS)};
     *possible = false;
     if (!m->type->run || m->n_out > INT32_MAX) return QP_OK;
-    for (int64_t k = 0; k < m->n_in; out->n_runs++) {
-        cuda_run *r = &out->runs[out->n_runs];
-        if (out->n_runs == PACK_MOST_RUNS || !plan_run(r, m, k)) return QP_OK;
-        r->first_unit = out->n_units;
-        r->offset = out->tile_bytes;
-        out->n_units += r->n_units;
-        out->tile_bytes += (size_t)r->n_units * (size_t)r->unit_bytes;
-        k = r->is.end;
-    }
+    for (int64_t k = 0; k < m->n_in; k = out->runs[out->n_runs++].is.end)
+        if (out->n_runs == PACK_MOST_RUNS || !plan_run(&out->runs[out->n_runs], m, k)) return QP_OK;
+    if (can_join(out)) join_tails(out);
+    place_runs(out);
     *possible = true;
     return plan_order(out, m, err);
 }
@@ -179,6 +252,11 @@ static void put_block(uint8_t *unit, const quant_tile t[2], int b, int bits, boo
 static void look_up(quant_tile *t, const uint8_t *table, int lowest) {
     for (int row = 0; row < ROWS; row++)
         for (int k = 0; k < HALF; k++) t->code[row][k] = (uint8_t)(table[t->code[row][k]] - lowest);
+}
+
+static void widen(quant_tile *t, int more) {
+    for (int row = 0; row < ROWS; row++)
+        for (int k = 0; k < HALF; k++) t->code[row][k] = (uint8_t)(t->code[row][k] + more);
 }
 
 /* ---- scales ---- */
@@ -276,6 +354,25 @@ static void put_unit(uint8_t *to, const cuda_run *r, const quant_matrix *m, int6
     }
 }
 
+/* A unit of pieces. The scale of one that begins amid a group stands where that group does. */
+static void put_joint(uint8_t *to, const cuda_plan *p, const cuda_run *joint, const quant_matrix *m, int64_t row,
+                      scales_now *now) {
+    quant_tile t[PACK_MOST_PIECES] = {0};
+    int n = 0;
+    for (int i = 0; i < joint->n_pieces; i++) {
+        const cuda_piece *piece = &joint->pieces[i];
+        const cuda_run *r = &p->runs[piece->run];
+        for (int64_t k = piece->from; k < piece->from + piece->n; k += HALF, n++) {
+            m->type->tile(&t[n], m, &r->is, row, k - (k - r->is.begin) % r->is.group);
+            take_scales(now, &t[n], 0);
+            if (n * HALF % joint->group == 0) put_scales(to + joint->bits * 512, joint, now, n * HALF / joint->group);
+            if ((k - r->is.begin) % r->is.group) m->type->tile(&t[n], m, &r->is, row, k);
+            widen(&t[n], joint->is.zero - r->is.zero);
+        }
+    }
+    for (int b = 0; b < PACKED_UNIT / PACKED_BLOCK; b++) put_block(to, &t[2 * b], b, joint->bits, false);
+}
+
 cuda_extremes pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matrix *m, int first, int n) {
     cuda_extremes most = {0};
     memset(to, 0, (size_t)n * p->tile_bytes);
@@ -285,7 +382,10 @@ cuda_extremes pack_cuda_tiles(uint8_t *to, const cuda_plan *p, const quant_matri
             scales_now now;
             memset(&now, 0, sizeof now);
             for (int u = 0; u < r->n_units; u++, to += r->unit_bytes)
-                put_unit(to, r, m, (int64_t)tile * ROWS, r->is.begin + (int64_t)u * PACKED_UNIT, &now);
+                if (r->n_pieces)
+                    put_joint(to, p, r, m, (int64_t)tile * ROWS, &now);
+                else
+                    put_unit(to, r, m, (int64_t)tile * ROWS, r->is.begin + (int64_t)u * PACKED_UNIT, &now);
             most.d = now.most.d > most.d ? now.most.d : most.d;
             most.dmin = now.most.dmin > most.dmin ? now.most.dmin : most.dmin;
         }

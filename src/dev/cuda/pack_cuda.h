@@ -9,15 +9,23 @@
 #include "dev/cuda/kernels/packed.h"
 #include "quant/quant.h"
 
-enum { PACK_MOST_RUNS = 64 };
+enum { PACK_MOST_RUNS = 64, PACK_MOST_PIECES = PACKED_UNIT / QUANT_TILE_DEPTH };
+
+/* Inputs [from, from + n) of a run. */
+typedef struct cuda_piece {
+    int run, n;
+    int64_t from;
+} cuda_piece;
 
 typedef struct cuda_run {
     quant_run is;
     int bits, group, scales; /* as the kernels know them */
     int lowest;              /* of values out of a table: what codes are above it */
-    int first_unit, n_units;
+    int first_unit, n_units; /* what no unit of a run is filled by goes into one with what others have left */
     int unit_bytes;
     size_t offset; /* in a tile */
+    int n_pieces;  /* of such a unit, which is a run by itself; 0: it is none */
+    cuda_piece pieces[PACK_MOST_PIECES];
 } cuda_run;
 
 typedef struct cuda_plan {
@@ -25,8 +33,8 @@ typedef struct cuda_plan {
     size_t tile_bytes;
     int32_t *order; /* [n_units * PACKED_UNIT]: which input a packed one is, -1 none; NULL: the matrix' own order */
     size_t order_bytes;
-    bool has_places; /* behind it: [n_in], where order has each input; false: some are there twice */
-    cuda_run runs[PACK_MOST_RUNS];
+    bool has_places;                   /* behind it: [n_in], where order has each input; false: some are there twice */
+    cuda_run runs[2 * PACK_MOST_RUNS]; /* the matrix', then what is left of them */
 } cuda_plan;
 
 /* Whether there is one. The matrix must outlive it. On QP_OK with *possible it is freed by pack_cuda_free. */

@@ -169,6 +169,7 @@ static void every_format_reads_back(void **state) {
             sample_open(&s, sample_packed(f)->id, sample_packed(f)->variant, sizes[i].n_out, sizes[i].n_in);
             assert_int_equal(pack_cuda_plan(&p, &possible, &s.m, NULL), QP_OK);
             if (!possible) fail_msg("%s has no plan", s.m.type->name);
+            assert_int_equal(p.n_units, (sizes[i].n_in + PACKED_UNIT - 1) / PACKED_UNIT); /* whatever its widths */
             uint8_t *tiles = mem_array((size_t)p.n_tiles, p.tile_bytes);
             assert_non_null(tiles);
             cuda_extremes most = pack_cuda_tiles(tiles, &p, &s.m, 0, 1); /* in pieces, as a loader does */

@@ -127,7 +127,7 @@ __device__ __forceinline__ void stage_plain(const program_stage &s, const produc
     const int width = a.n_units * PACKED_UNIT;
     const bool is_whole = agreed(a.n_in == width && !a.order), is_placed = agreed(s.is_placed);
     if (IS_ONE && is_whole && agreed(program_keeps(1, a.n_units))) return stage_straight<GROUP, IS_ONE, 1, false>(s, r);
-    if ((IS_ONE && is_whole) || is_placed) return stage_straight<GROUP, IS_ONE, IS_ONE ? 3 : 1, true>(s, r);
+    if ((IS_ONE && is_whole) || is_placed) return stage_straight < GROUP, IS_ONE, IS_ONE ? 3 : 1, true > (s, r);
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
         float v[1][8];
