@@ -4,7 +4,7 @@
  * Parts: codes, two in a byte, the first in the high half, over the whole matrix; the magnitudes of the blocks of
  * `group` weights, float32, or with `row_group` nested: a byte that picks one of 256 floats, times the magnitude of
  * its `row_group` blocks, plus `offset`; the 16 floats; nested magnitudes and their 256 floats. The 16 floats are no
- * whole numbers, so there is no description for kernels. */
+ * whole numbers; as floats by code a matrix has a description where its rows are whole blocks. */
 #include "nf4.h"
 #include "bits.h"
 
@@ -35,6 +35,16 @@ static void unpack(float *out, const quant_matrix *m, int64_t row) {
     }
 }
 
+static bool coded(quant_coded *out, const quant_matrix *m) {
+    *out = (quant_coded){.codes = QUANT_CODES_TABLE, .group = m->group, .row_group = 1};
+    for (size_t i = 0; i < 16; i++) out->values[i] = float_at(m->parts[VALUES], i);
+    return m->n_in % m->group == 0 && m->n_in % 2 == 0;
+}
+
+static float scale(const quant_matrix *m, int64_t row, int64_t k) {
+    return most_of(m, (size_t)(row * m->n_in + k) / (size_t)m->group);
+}
+
 static size_t divide_up(size_t n, size_t by) { return (n + by - 1) / by; }
 
 static qp_status check(quant_matrix *m, const char *name, qp_error *err) {
@@ -52,5 +62,10 @@ static qp_status check(quant_matrix *m, const char *name, qp_error *err) {
     return QP_OK;
 }
 
-const quant_type quant_nf4 = {
-    .id = QUANT_NF4, .name = "nf4", .bits_per_weight = 4.127, .unpack_row = unpack, .check = check};
+const quant_type quant_nf4 = {.id = QUANT_NF4,
+                              .name = "nf4",
+                              .bits_per_weight = 4.127,
+                              .unpack_row = unpack,
+                              .check = check,
+                              .coded = coded,
+                              .scale = scale};

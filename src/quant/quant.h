@@ -3,8 +3,8 @@
  * A matrix comes as one or several parts (codes, scales, permutations ...) that point into the checkpoint's mapping.
  * Each format is one row of quant_table.c: a name, its size and the slow exact unpack that is the truth for every
  * kernel. Formats whose weights are small numbers times a scale also say so (quant_run, quant_tile), so that a device
- * can re-lay any of them for one kernel. How a device likes the bits to lie is dev/'s business, what the matrix is for
- * is model/'s. */
+ * can re-lay any of them for one kernel; those whose codes are floats (quant_coded), so that one can read them where
+ * they lie. How a device likes the bits to lie is dev/'s business, what the matrix is for is model/'s. */
 #ifndef QUANT_QUANT_H
 #define QUANT_QUANT_H
 
@@ -78,7 +78,11 @@ enum { QUANT_SUPER = 256 };
 /* What a code is. */
 typedef enum quant_codes {
     QUANT_CODES_WHOLE,
-    QUANT_CODES_E4M3, /* a float of 8 bits: sign, 4 of exponent, 3 of mantissa; 8 bits, SCALES_PLAIN, no zero */
+    QUANT_CODES_E4M3, /* a float of 8 bits: sign, 4 of exponent, 3 of mantissa; in runs SCALES_PLAIN, no zero */
+    /* In no run: */
+    QUANT_CODES_E5M2,  /* the upper half of a float16 */
+    QUANT_CODES_TABLE, /* 4 bits that pick one of 16 floats */
+    QUANT_CODES_COUNT
 } quant_codes;
 
 /* Inputs [begin, end) of a matrix, counted in its own order: value = table ? table[code] : code. */
@@ -103,6 +107,16 @@ typedef struct quant_tile {
     uint8_t min[2][QUANT_TILE_ROWS]; /* SCALES_ZERO: the zero */
 } quant_tile;
 
+/* ---- weights as floats by code ---- */
+
+/* Part 0 has the codes row after row and nothing else, of 4 bits two in a byte, the first in its upper half: rows begin
+ * at a byte. A weight is the float of its code times its scale, rounded once. */
+typedef struct quant_coded {
+    quant_codes codes;        /* not WHOLE */
+    int64_t group, row_group; /* inputs, outputs that share a scale: all of them, or any number */
+    float values[16];         /* CODES_TABLE */
+} quant_coded;
+
 /* ---- the row of a format ---- */
 
 typedef struct quant_type {
@@ -123,6 +137,10 @@ typedef struct quant_type {
     bool (*run)(quant_run *out, const quant_matrix *m, int64_t k);
     /* The tile at row `row`, a multiple of 16, and input k of a run. Rows that are not there: zeros. */
     void (*tile)(quant_tile *out, const quant_matrix *m, const quant_run *run, int64_t row, int64_t k);
+    /* The matrix as floats by code; false: this one has no such description. NULL: the format has none. */
+    bool (*coded)(quant_coded *out, const quant_matrix *m);
+    /* The scale of one weight of such a matrix. */
+    float (*scale)(const quant_matrix *m, int64_t row, int64_t k);
 } quant_type;
 
 /* y = W x with W [n_out, n_in]. Bytes may lie at any address. */

@@ -3,7 +3,8 @@
  *
  * Parts: codes [n_out, n_in], scales [n_out / row_group, n_in / group] rounded up. A weight is code times scale. FP8
  * codes are floats of 8 bits: e4m3 has no infinities and its NaN is 0x7F; e5m2 is a float16 cut short. The tricky
- * thing: whole numbers and e4m3 have a description for kernels, but only while the scales fit float16. */
+ * thing: whole numbers and e4m3 have a description as runs, but only while the scales fit float16. As floats by code
+ * both kinds of FP8 have one whatever their scales are. */
 #include "scaled.h"
 #include "bits.h"
 #include <math.h>
@@ -152,8 +153,7 @@ static bool run_e4m3(quant_run *out, const quant_matrix *m, int64_t k) {
            scales_fit(m, 0, 65504 * E4M3_UNIT);
 }
 
-/* Whether one of n codes is no number. */
-static bool has_nan(const uint8_t *codes, int64_t n) {
+bool scaled_e4m3_has_nan(const uint8_t *codes, int64_t n) {
     bool has = false;
     for (int64_t i = 0; i < n; i++) has |= (codes[i] & 0x7F) == 0x7F;
     return has;
@@ -167,9 +167,21 @@ static void tile_e4m3(quant_tile *out, const quant_matrix *m, const quant_run *r
     for (int64_t c = 0; c < n; c++) {
         const uint8_t *codes = (const uint8_t *)m->parts[CODES] + (row + c) * m->n_in + k;
         memcpy(out->code[c], codes, QUANT_TILE_DEPTH);
-        const bool is_none = begins_group && has_nan(codes, ahead);
+        const bool is_none = begins_group && scaled_e4m3_has_nan(codes, ahead);
         out->d[0][c] = quant_f32_to_f16(is_none ? NAN : scale_at(m, row + c, k) / E4M3_UNIT);
     }
+}
+
+/* ---- as floats by code ---- */
+
+static bool coded_e4m3(quant_coded *out, const quant_matrix *m) {
+    *out = (quant_coded){.codes = QUANT_CODES_E4M3, .group = m->group, .row_group = m->row_group};
+    return true;
+}
+
+static bool coded_e5m2(quant_coded *out, const quant_matrix *m) {
+    *out = (quant_coded){.codes = QUANT_CODES_E5M2, .group = m->group, .row_group = m->row_group};
+    return true;
 }
 
 const quant_type quant_fp8_e4m3 = {.id = QUANT_FP8_E4M3,
@@ -178,9 +190,16 @@ const quant_type quant_fp8_e4m3 = {.id = QUANT_FP8_E4M3,
                                    .unpack_row = unpack_e4m3,
                                    .check = check_fp8,
                                    .run = run_e4m3,
-                                   .tile = tile_e4m3};
-const quant_type quant_fp8_e5m2 = {
-    .id = QUANT_FP8_E5M2, .name = "fp8_e5m2", .bits_per_weight = 8, .unpack_row = unpack_e5m2, .check = check_fp8};
+                                   .tile = tile_e4m3,
+                                   .coded = coded_e4m3,
+                                   .scale = scale_at};
+const quant_type quant_fp8_e5m2 = {.id = QUANT_FP8_E5M2,
+                                   .name = "fp8_e5m2",
+                                   .bits_per_weight = 8,
+                                   .unpack_row = unpack_e5m2,
+                                   .check = check_fp8,
+                                   .coded = coded_e5m2,
+                                   .scale = scale_at};
 const quant_type quant_int = {.id = QUANT_INT,
                               .name = "int",
                               .bits_per_weight = 4.125,

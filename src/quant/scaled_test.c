@@ -125,6 +125,30 @@ static void a_nan_is_its_groups_scale(void **state) {
     }
 }
 
+/* Whatever the scales are: what a float16 would not hold, too. */
+static void floats_by_code(void **state) {
+    static const int grids[][2] = {{1, N_IN}, {N_OUT, N_IN}, {16, 128}, {3, 32}};
+    float row[N_IN];
+    for (size_t i = 0; i < 2 * HARNESS_COUNT(grids); i++) {
+        const int *grid = grids[i / 2], per_row = (N_IN + grid[1] - 1) / grid[1];
+        quant_matrix m = make(i % 2 ? &quant_fp8_e5m2 : &quant_fp8_e4m3, 8, grid[0], grid[1]);
+        quant_coded coded;
+        scales[0] = 1e-20f;
+        assert_int_equal(quant_open(&m, "w", NULL), QP_OK);
+        assert_true(m.type->coded(&coded, &m));
+        assert_int_equal(coded.codes, i % 2 ? QUANT_CODES_E5M2 : QUANT_CODES_E4M3);
+        assert_true(coded.row_group == grid[0] && coded.group == grid[1]);
+        for (int n = 0; n < N_OUT; n++) {
+            m.type->unpack_row(row, &m, n);
+            for (int k = 0; k < N_IN; k++) {
+                const double value = i % 2 ? value_of(codes[n * N_IN + k], 5, 15) : value_of(codes[n * N_IN + k], 4, 7);
+                assert_true(m.type->scale(&m, n, k) == scales[n / grid[0] * per_row + k / grid[1]]);
+                assert_true(row[k] == (float)value * m.type->scale(&m, n, k));
+            }
+        }
+    }
+}
+
 static void refuses(void **state) {
     qp_error err;
     quant_matrix m = make(&quant_int, 4, 1, 64);
@@ -146,7 +170,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code),       cmocka_unit_test(grids_of_scales),
         cmocka_unit_test(scales_of_floats), cmocka_unit_test(a_nan_is_its_groups_scale),
-        cmocka_unit_test(whole_numbers),    cmocka_unit_test(refuses),
+        cmocka_unit_test(floats_by_code),   cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

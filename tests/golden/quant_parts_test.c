@@ -88,6 +88,26 @@ static quant_matrix make_nf4(parts *p, const json_t *item) {
     return m;
 }
 
+/* As floats by code: the same weights, to the bit. */
+static void check_coded(const quant_matrix *m) {
+    quant_coded coded;
+    float *row = mem_array((size_t)m->n_in, sizeof *row);
+    assert_true(m->type->coded(&coded, m));
+    assert_int_equal(coded.codes, QUANT_CODES_TABLE);
+    assert_true(coded.group == m->group && coded.row_group == 1);
+    for (int64_t n = 0; n < m->n_out; n++) {
+        const uint8_t *codes = (const uint8_t *)m->parts[0] + n * m->n_in / 2;
+        m->type->unpack_row(row, m, n);
+        for (int64_t k = 0; k < m->n_in; k++)
+            assert_true(row[k] == coded.values[codes[k / 2] >> (k % 2 ? 0 : 4) & 15] * m->type->scale(m, n, k));
+    }
+    mem_free(row);
+    quant_matrix half = *m; /* rows that begin inside a block */
+    half.n_out *= 2;
+    half.n_in /= 2;
+    if (half.n_in % half.group) assert_false(half.type->coded(&coded, &half));
+}
+
 static void four_bits_of_bitsandbytes(void **state) {
     const json_t *list = json_object_get(goldens, "nf4");
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -96,6 +116,7 @@ static void four_bits_of_bitsandbytes(void **state) {
         quant_matrix m = make_nf4(&p, item);
         assert_int_equal(quant_open(&m, "w", NULL), QP_OK);
         same_rows(&m, json_object_get(item, "values"), 1e-6);
+        check_coded(&m);
         for (int part = 0; part < 5; part++) { /* each part a byte too short, or too long */
             if (!m.parts[part]) continue;
             for (int off = -1; off <= 1; off += 2) {

@@ -3,6 +3,7 @@
  * The walk over tiles is tiles_matmul.inc; a vector is 32 BF16 values and nothing is widened. Exact precision and
  * the other formats keep the kernels of avx512. The instruction flushes subnormal numbers to zero. */
 #include "avx512_acc.h"
+#include "coded.h"
 #include "cpu.h"
 #include <string.h>
 
@@ -13,10 +14,12 @@ enum { LANES = 32, TILE_ROWS = 4, TILE_COLS = 6, PANEL_TILES = 16, STREAMS = 8 }
 static inline vec vec_load(const elem *from) { return _mm512_loadu_si512(from); }
 static inline acc vec_mac(acc a, vec x, vec w) { return _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)w); }
 
-static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k) { return _mm512_loadu_si512(row + 2 * k); }
+static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k, coded_by by) {
+    return _mm512_loadu_si512(row + 2 * k);
+}
 
 /* The first n lanes; the rest are zeros and their memory is not touched. */
-static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, int n) {
+static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, int n, coded_by by) {
     return _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), row + 2 * k);
 }
 

@@ -2,6 +2,7 @@
  *
  * Called through dev.c. Device memory is plain memory and ops run to their end, so upload and download are copies
  * and finish has nothing to wait for. Plain weights stay in the mapping that they came from. */
+#include "coded.h"
 #include "cpu.h"
 #include "pack.h"
 #include "base/log.h"
@@ -43,17 +44,21 @@ static qp_status weight_open(device *d, dev_weight *out, const quant_matrix *m, 
     return QP_OK;
 }
 
-/* Kernels for whole numbers round activations, so `exact` does without. */
+/* Kernels for whole numbers round activations, so `exact` does without; those for floats by code do not. */
 static qp_status weight_pack(device *d, dev_weight *w, qp_error *err) {
     const cpu_device *c = cpu_of(d);
-    const bool stays = d->exact || !c->matmul.grouped || w->packed || w->use == DEV_USE_LOOKUP;
-    return stays ? QP_OK : pack_weight(w, c->pool, c->cache, err);
+    if (w->owned || w->use == DEV_USE_LOOKUP) return QP_OK;
+    if (!d->exact && c->matmul.grouped) ERR_TRY(pack_weight(w, c->pool, c->cache, err));
+    return w->packed ? QP_OK : coded_open(w, c->matmul.coded, c->pool, err);
 }
 
 static void weights_end(device *d) { pack_cache_settle(cpu_of(d)->cache); }
 
 static void weight_close(device *d, dev_weight *w) {
-    pack_free(w);
+    if (w->packed)
+        pack_free(w);
+    else
+        coded_close(w);
     *w = (dev_weight){0};
 }
 

@@ -5,6 +5,7 @@
  * multiplies it by all rows, or by a part of them when there are more cores than panels. The kernels give the same
  * bits for any cut, so the cut follows the number of threads freely. All parts of an op share one run of the pool;
  * activations are packed before it, once for the parts that want them alike. */
+#include "coded.h"
 #include "cpu.h"
 #include "pack.h"
 #include "base/mem.h"
@@ -53,6 +54,7 @@ static int64_t clamp(int64_t n, int64_t low, int64_t high) { return n < low ? lo
 static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, const dev_weight *w) {
     const quant_id type = w->type->id;
     if (w->packed) return ops->grouped;
+    if (w->owned) return ops->coded[((const cpu_coded *)w->owned)->codes];
     if (type >= QUANT_PLAIN_COUNT) return ops->unpacked;
     return !exact && ops->fast[type] ? ops->fast[type] : ops->exact[type];
 }
@@ -268,7 +270,7 @@ void cpu_matmul(device *d, const matmul_args *a) {
 /* ---- room ---- */
 
 typedef struct room {
-    const cpu_matmul_kernel *kernels[2 * QUANT_PLAIN_COUNT + 2]; /* with distinct packings */
+    const cpu_matmul_kernel *kernels[2 * QUANT_PLAIN_COUNT + QUANT_CODES_COUNT + 2]; /* with distinct packings */
     int n;
     size_t packed, scratch;
 } room;
@@ -295,6 +297,7 @@ static bool measure_room(const cpu_matmul_ops *ops, int max_rows, int64_t max_in
         fits = fits && add_room(&r, ops->fast[i], 1, max_rows, max_in);
         fits = fits && add_room(&r, ops->exact[i], 1, max_rows, max_in);
     }
+    for (int i = 0; i < QUANT_CODES_COUNT; i++) fits = fits && add_room(&r, ops->coded[i], 1, max_rows, max_in);
     fits = fits && add_room(&r, ops->unpacked, 1, max_rows, max_in);
     fits = fits && add_room(&r, ops->grouped, DEV_MATMUL_PARTS, max_rows, max_in);
     *packed = r.packed;
