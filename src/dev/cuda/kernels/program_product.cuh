@@ -124,10 +124,11 @@ __device__ __forceinline__ void stage_straight(const program_stage &s, const pro
 template <int GROUP, bool IS_ONE>
 __device__ __forceinline__ void stage_plain(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
+    constexpr int PIECES = IS_ONE ? 3 : 1;
     const int width = a.n_units * PACKED_UNIT;
     const bool is_whole = agreed(a.n_in == width && !a.order), is_placed = agreed(s.is_placed);
     if (IS_ONE && is_whole && agreed(program_keeps(1, a.n_units))) return stage_straight<GROUP, IS_ONE, 1, false>(s, r);
-    if ((IS_ONE && is_whole) || is_placed) return stage_straight < GROUP, IS_ONE, IS_ONE ? 3 : 1, true > (s, r);
+    if ((IS_ONE && is_whole) || is_placed) return stage_straight<GROUP, IS_ONE, PIECES, true>(s, r);
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
         float v[1][8];

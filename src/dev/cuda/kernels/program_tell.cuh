@@ -49,6 +49,7 @@ __device__ __forceinline__ float hear(const float *from, bool hears, bool needs)
     });
     return __uint_as_float(v);
 }
+/* Every piece is told. */
 struct no_gap {
     __device__ __forceinline__ bool operator()(int) const { return false; }
 };
