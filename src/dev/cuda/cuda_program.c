@@ -83,7 +83,7 @@ typedef struct unit_kind {
 static const unit_kind kinds[] = {{KERNEL_k_matvec_mixed, 0, 32},
 #define X(bits, group, scales)                                                                                         \
     {KERNEL_k_matvec_##bits##_##group##_##scales, PROGRAM_KIND(bits, group, PACKED_##scales), group},
-                                  PROGRAM_PLAIN(X)
+                                  PROGRAM_PLAIN(X) PROGRAM_FLOATS(X)
 #undef X
 };
 

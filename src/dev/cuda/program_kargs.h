@@ -29,6 +29,8 @@ enum { PROGRAM_FOUND, PROGRAM_PAGES, PROGRAM_PAGE_SUMS };
 
 /* Those of each family, for which there is a kernel: X(bits, group, scales). */
 #define PROGRAM_PLAIN(X) X(2, 128, PLAIN) X(4, 32, PLAIN) X(4, 128, PLAIN) X(8, 32, PLAIN)
+/* Of floats, whose one row goes the way of several. */
+#define PROGRAM_FLOATS(X) X(8, 128, E4M3)
 
 /* Caches of codes: X(elements of a head, bits of keys, of values). */
 #define PROGRAM_CODED_CACHES(X) X(128, 8, 8) X(128, 6, 6) X(128, 6, 4) X(64, 8, 8) X(64, 6, 6) X(64, 6, 4)
@@ -139,9 +141,9 @@ enum {
     PROGRAM_SHARES = PROGRAM_STAGES + 2 * (int)sizeof(program_stage),
 };
 
-PACKED_INLINE int program_up(int n, int step) { return (n + step - 1) / step * step; }
+PACKED_INLINE int program_up(int n) { return (n + 127) / 128 * 128; }
 PACKED_INLINE int program_ring_at(int n_streams, int scratch_bytes) {
-    return program_up(PROGRAM_SHARES + n_streams * (int)sizeof(program_share), 128) + program_up(scratch_bytes, 128);
+    return program_up(PROGRAM_SHARES + n_streams * (int)sizeof(program_share)) + program_up(scratch_bytes);
 }
 /* Sums of squares of blocks of a unit's inputs: of a row, in fours. */
 PACKED_INLINE int program_squares(int n_units) { return (n_units + 3) / 4 * 4; }
@@ -149,12 +151,6 @@ PACKED_INLINE int program_squares(int n_units) { return (n_units + 3) / 4 * 4; }
 enum { PROGRAM_PIECES = 1 };
 PACKED_INLINE int program_keeps(int n_rows, int n_units) {
     return n_rows * n_units * PACKED_UNIT <= PROGRAM_THREADS * 8 * PROGRAM_PIECES;
-}
-/* Whether that is so of the inputs, and of what an order makes of them nearly. */
-PACKED_INLINE int program_sorts(int n_rows, int n_in, int n_units) {
-    const int most = PROGRAM_THREADS * 8 * PROGRAM_PIECES;
-    return n_rows * program_up(n_in, PACKED_UNIT) <= most &&
-           n_rows * n_units * PACKED_UNIT <= most + PROGRAM_THREADS * 8;
 }
 /* normed: inputs that lie there to be normed, or 0. */
 PACKED_INLINE int program_product_bytes(int n_rows, int n_units, int sum, int normed) {

@@ -1,4 +1,5 @@
-/* program_plain.cuh — the products of a program whose formats' values are a code minus its middle, times a scale.
+/* program_plain.cuh — the products of a program whose formats' values are a code minus its middle, or a float of 8
+ * bits, times a scale.
  *
  * Used by program.cu and program_coded.cu, which have a kernel each. */
 #ifndef KERNELS_PROGRAM_PLAIN_CUH
@@ -18,6 +19,12 @@ struct plain_family {
     if (agreed(kind == PROGRAM_KIND(bits, group, PACKED_##scales)))                                                    \
         return with<same_units_one<bits, group>>(is_one, stage);
         PROGRAM_PLAIN(X)
+#undef X
+#define X(bits, group, scales)                                                                                         \
+    if (agreed(kind == PROGRAM_KIND(bits, group, PACKED_##scales)))                                                    \
+        return run_product<same_units<bits, group, PACKED_##scales>,                                                   \
+                           rows_dot<same_units<bits, group, PACKED_##scales>>>(stage);
+        PROGRAM_FLOATS(X)
 #undef X
         with<mixed_units_one>(is_one, stage);
     }

@@ -244,42 +244,34 @@ template <int GROUP> __device__ __forceinline__ void stage_kept(const program_st
 }
 
 /* The same where weights have an order of their own: the thread's inputs go past shared memory, and what is asked for
- * in front of them is where it takes them from. Gaps make more pieces of the packed inputs than of the others. */
+ * in front of them is where it takes them from. */
 template <int GROUP> __device__ __forceinline__ void stage_sorted(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
-    const int width = a.n_units * PACKED_UNIT, n = a.n_in;
-    int order[8], next_order[8];
-    piece p(width), next(width);
-    next.next(width);
-    read_order(order, a.order + (p.row < a.n_rows ? p.k : 0));
-    read_order(next_order, a.order + (next.row < a.n_rows ? next.k : 0));
-    fetch_weights(s, r.weights);
-    const piece from(program_up(n, PACKED_UNIT));
-    const bool is_any = from.row < a.n_rows;
-    const int row = is_any ? from.row : 0, k = is_any ? from.k : n;
+    const int n = a.n_in;
+    const piece p(a.n_units * PACKED_UNIT);
+    const bool is_any = p.row < a.n_rows;
+    const int row = is_any ? p.row : 0, k = is_any ? p.k : n;
     const bool needs_low = k < n, needs_high = k + 4 < n;
     const float *low = a.x + row * a.x_stride + k;
-    float v[1][8], *x = r.x + row * n + k;
+    int order[8];
+    read_order(order, a.order + (is_any ? p.k : 0));
+    fetch_weights(s, r.weights);
+    float v[1][8], *x = r.x + row * n;
     hear_eight(v[0], low, low + 4, s.hears, needs_low, needs_high);
-    if (needs_low) *(float4 *)x = make_float4(v[0][0], v[0][1], v[0][2], v[0][3]);
-    if (needs_high) *(float4 *)(x + 4) = make_float4(v[0][4], v[0][5], v[0][6], v[0][7]);
+    if (needs_low) *(float4 *)(x + k) = make_float4(v[0][0], v[0][1], v[0][2], v[0][3]);
+    if (needs_high) *(float4 *)(x + k + 4) = make_float4(v[0][4], v[0][5], v[0][6], v[0][7]);
     put_squares<1>(a, r, v, &row, &k);
     wait_copies<0>();
     __syncthreads();
-#pragma unroll 1
-    for (; p.row < a.n_rows; p.next(width)) {
-        norm_sorted(v[0], order, r.x + p.row * n, s.norm_weight ? r.weights : NULL, row_scale(s, r, p.row));
-        put_piece<GROUP>(a, r, v, p.row, p.k);
-#pragma unroll
-        for (int i = 0; i < 8; i++) order[i] = next_order[i];
-    }
+    norm_sorted(v[0], order, x, s.norm_weight ? r.weights : NULL, row_scale(s, r, row));
+    put_digits<GROUP, 1>(a, r, v, &row, &k, &is_any);
 }
 
 template <int GROUP> __device__ __forceinline__ void stage_normed(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     const int width = a.n_units * PACKED_UNIT, n = a.n_in;
-    if (agreed(!a.order && !s.norm_rows && program_keeps(a.n_rows, a.n_units))) return stage_kept<GROUP>(s, r);
-    if (agreed(a.order && !s.norm_rows && program_sorts(a.n_rows, n, a.n_units))) return stage_sorted<GROUP>(s, r);
+    if (agreed(!s.norm_rows && program_keeps(a.n_rows, a.n_units)))
+        return agreed(a.order) ? stage_sorted<GROUP>(s, r) : stage_kept<GROUP>(s, r);
     fetch_weights(s, r.weights);
     for (int row = 0; row < a.n_rows; row++) {
         const float *from = normed_row(s, row);
