@@ -99,7 +99,9 @@ typedef struct quant_run {
 } quant_run;
 
 /* 16 rows x 32 inputs. Scales [half][row]: the second half counts where groups are of 16 inputs. They are those of the
- * groups that begin here, and of the 256 inputs that do; otherwise undefined. */
+ * groups that begin here, and of the 256 inputs that do; otherwise undefined, as is what the run's kind of scales
+ * lacks.
+ */
 typedef struct quant_tile {
     uint8_t code[QUANT_TILE_ROWS][QUANT_TILE_DEPTH];
     uint16_t d[2][QUANT_TILE_ROWS], dmin[2][QUANT_TILE_ROWS]; /* float16; SCALES_POWER: d is the exponent */

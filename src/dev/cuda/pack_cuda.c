@@ -289,9 +289,12 @@ static void powers_to_halves(uint16_t d[ROWS]) {
     }
 }
 
-static void take_scales(scales_now *now, const quant_tile *t, int half) {
+static bool has_min(const cuda_run *r) { return r->scales == PACKED_MIN || r->scales == PACKED_SUPER_MIN; }
+
+/* What a format has not, its tiles leave undefined. */
+static void take_scales(scales_now *now, const cuda_run *r, const quant_tile *t, int half) {
     now->most.d = greatest(now->most.d, t->d[half]);
-    now->most.dmin = greatest(now->most.dmin, t->dmin[half]);
+    if (has_min(r)) now->most.dmin = greatest(now->most.dmin, t->dmin[half]);
     memcpy(now->d, t->d[half], sizeof now->d);
     memcpy(now->dmin, t->dmin[half], sizeof now->dmin);
     memcpy(now->scale, t->scale[half], sizeof now->scale);
@@ -342,10 +345,10 @@ static void put_unit(uint8_t *to, const cuda_run *r, const quant_matrix *m, int6
             m->type->tile(&t[h], m, &r->is, row, at);
             if (r->is.scales == QUANT_SCALES_POWER) powers_to_halves(t[h].d[0]);
             if (!in_unit) put_super(scales, r, &t[0]);
-            if (!in_group || r->is.group < HALF) take_scales(now, &t[h], 0);
+            if (!in_group || r->is.group < HALF) take_scales(now, r, &t[h], 0);
             if (in_unit % r->group == 0) put_scales(scales, r, now, in_unit / r->group);
             if (r->group < HALF) {
-                take_scales(now, &t[h], 1);
+                take_scales(now, r, &t[h], 1);
                 put_scales(scales, r, now, in_unit / r->group + 1);
             }
             if (r->is.table) look_up(&t[h], r->is.table, r->lowest);
@@ -364,7 +367,7 @@ static void put_joint(uint8_t *to, const cuda_plan *p, const cuda_run *joint, co
         const cuda_run *r = &p->runs[piece->run];
         for (int64_t k = piece->from; k < piece->from + piece->n; k += HALF, n++) {
             m->type->tile(&t[n], m, &r->is, row, k - (k - r->is.begin) % r->is.group);
-            take_scales(now, &t[n], 0);
+            take_scales(now, joint, &t[n], 0);
             if (n * HALF % joint->group == 0) put_scales(to + joint->bits * 512, joint, now, n * HALF / joint->group);
             if ((k - r->is.begin) % r->is.group) m->type->tile(&t[n], m, &r->is, row, k);
             widen(&t[n], joint->is.zero - r->is.zero);

@@ -234,6 +234,34 @@ static void powers_of_two_are_kept(void **state) {
     sample_close(&s);
 }
 
+static void (*tile_of_q4_0)(quant_tile *, const quant_matrix *, const quant_run *, int64_t, int64_t);
+
+static void tile_with_rubbish(quant_tile *out, const quant_matrix *m, const quant_run *r, int64_t row, int64_t k) {
+    tile_of_q4_0(out, m, r, row, k);
+    memset(out->dmin, 0x7C, sizeof out->dmin);
+    memset(out->min, 0xFF, sizeof out->min);
+}
+
+static void what_a_format_lacks_is_not_read(void **state) {
+    sample s;
+    cuda_plan p;
+    bool possible;
+    sample_open(&s, QUANT_Q4_0, 0, 16, 256);
+    quant_type type = *s.m.type;
+    tile_of_q4_0 = type.tile;
+    type.tile = tile_with_rubbish;
+    s.m.type = &type;
+    assert_int_equal(pack_cuda_plan(&p, &possible, &s.m, NULL), QP_OK);
+    assert_true(possible);
+    uint8_t *tiles = mem_array(1, p.tile_bytes);
+    assert_non_null(tiles);
+    check_bound(&p, &s.m, pack_cuda_tiles(tiles, &p, &s.m, 0, 1));
+    for (int row = 0; row < 16; row++) check_row(&p, &s.m, tiles, row);
+    mem_free(tiles);
+    pack_cuda_free(&p);
+    sample_close(&s);
+}
+
 static void what_is_no_small_numbers_has_no_plan(void **state) {
     static const quant_id ids[] = {QUANT_F32, QUANT_BF16, QUANT_FP8_E5M2};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
@@ -259,8 +287,11 @@ static void a_plan_needs_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_reads_back), cmocka_unit_test(a_nan_becomes_its_groups_scale),
-        cmocka_unit_test(powers_of_two_are_kept),  cmocka_unit_test(what_is_no_small_numbers_has_no_plan),
+        cmocka_unit_test(every_format_reads_back),
+        cmocka_unit_test(a_nan_becomes_its_groups_scale),
+        cmocka_unit_test(powers_of_two_are_kept),
+        cmocka_unit_test(what_a_format_lacks_is_not_read),
+        cmocka_unit_test(what_is_no_small_numbers_has_no_plan),
         cmocka_unit_test(a_plan_needs_memory),
     };
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
