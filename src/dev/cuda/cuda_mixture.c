@@ -49,7 +49,7 @@ static bool fill_projection(cuda_device *c, cuda_projection *of, k_packed_expert
         if (family < 0) return fail(c, QP_UNSUPPORTED, "experts of one layer that are packed in too many ways"), false;
         table[e] = (k_packed_expert){.tiles = p->tiles,
                                      .order = p->order,
-                                     .units = cuda_packed_units(p),
+                                     .units = p->units,
                                      .tile_bytes = (int64_t)p->tile_bytes,
                                      .unit = p->unit,
                                      .n_units = p->n_units,

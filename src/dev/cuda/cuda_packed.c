@@ -142,18 +142,15 @@ static void fill_units(packed_unit *units, const cuda_plan *plan) {
     }
 }
 
-/* False: one of them has too many units. */
-static bool fill_slices(packed_slice_units slices[PACKED_SLICES], const packed_unit *units, int n) {
+static void fill_slices(packed_slice_units slices[PACKED_SLICES], const packed_unit *units, int n) {
     for (int s = 0; s < PACKED_SLICES; s++) {
         const int begin = packed_slice(s, n), end = packed_slice(s + 1, n);
-        if (end - begin > PACKED_SLICE_UNITS) return false;
         if (begin < end) slices[s].offset = units[begin].offset;
         for (int u = begin; u < end; u++) {
             slices[s].unit_bytes[u - begin] = (uint16_t)units[u].bytes;
             slices[s].bytes += (uint32_t)units[u].bytes;
         }
     }
-    return true;
 }
 
 /* Of all units, behind the slices. */
@@ -167,10 +164,10 @@ static qp_status send_units(cuda_device *c, cuda_packed *p, const cuda_plan *pla
     if (!slices) return err_no_memory(err, bytes, "the units of a matrix");
     packed_unit *units = (packed_unit *)(void *)(slices + PACKED_SLICES);
     fill_units(units, plan);
-    p->has_slices = fill_slices(slices, units, p->n_units);
+    if (packed_slices(units, p->n_units)) fill_slices(slices, units, p->n_units);
     void *there = NULL;
     const qp_status status = take_and_send(c, &there, slices, bytes, err);
-    p->slices = there;
+    p->units = there ? (packed_unit *)(void *)((packed_slice_units *)there + PACKED_SLICES) : NULL;
     p->layout = hash_bytes(units, (size_t)p->n_units * sizeof *units, p->layout);
     mem_free(slices);
     return status;
@@ -257,7 +254,7 @@ void cuda_packed_free(cuda_device *c, cuda_packed *p) {
     if (!p) return;
     cuda_give(c, p->tiles);
     cuda_give(c, p->order);
-    cuda_give(c, p->slices);
+    if (p->units) cuda_give(c, (packed_slice_units *)(void *)p->units - PACKED_SLICES);
     mem_free(p);
 }
 
@@ -513,7 +510,8 @@ static const struct gate_curve {
  * row's scale cannot wait for its last result. */
 static bool plan_gate(const cuda_device *c, k_gate_out *out, const packed_args *args, const matmul_args *a) {
     const cuda_packed *next = a->is_gated && a->next ? plain_reader(c, a->next, a->n_rows) : NULL;
-    const bool will_know = c->has_sizes || c->blocks_of != args->x; /* else rows are made, which tells their sizes */
+    const bool will_know =
+        c->has_sizes || c->blocks_of != args->x; /* else rows are made, which tells their sizes */
     if (!next || !will_know || args->n_parts != 2 || a->parts[0].bias || a->parts[1].bias || args->order) return false;
     const cuda_packed *of[] = {((const cuda_weight *)a->parts[0].w->packed)->packed,
                                ((const cuda_weight *)a->parts[1].w->packed)->packed};
@@ -549,8 +547,7 @@ bool cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
                         .n_units = p->n_units,
                         .zero = p->zero,
                         .unit = p->unit,
-                        .units = cuda_packed_units(p),
-                        .slices = p->has_slices ? p->slices : NULL,
+                        .units = p->units,
                         .tile_bytes = (int64_t)p->tile_bytes,
                         .most_unit_bytes = p->most_unit_bytes};
     for (int i = first; i < a->n_parts; i++) {

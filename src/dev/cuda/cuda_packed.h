@@ -19,20 +19,14 @@ typedef struct cuda_packed {
     int n_units, n_tiles, sum; /* sum: inputs whose activations are summed together */
     int zero, most_unit_bytes;
     float unit;
-    float most;                 /* no weight is greater */
-    size_t tile_bytes, bytes;   /* bytes: of all tiles */
-    void *tiles;                /* device memory, as are the next */
-    int32_t *order;             /* NULL: as they come */
-    const int32_t *places;      /* where order has each input, behind it; NULL: that cannot be said */
-    packed_slice_units *slices; /* [PACKED_SLICES], and units behind them; NULL: all of one kind */
-    bool has_slices;            /* none of them has too many units */
-    uint64_t layout;            /* hash of what order and units hold: equal ones can share a launch */
+    float most;               /* no weight is greater */
+    size_t tile_bytes, bytes; /* bytes: of all tiles */
+    void *tiles;              /* device memory, as are the next */
+    int32_t *order;           /* NULL: as they come */
+    const int32_t *places;    /* where order has each input, behind it; NULL: that cannot be said */
+    packed_unit *units;       /* behind their slices; NULL: all of one kind */
+    uint64_t layout;          /* hash of what order and units hold: equal ones can share a launch */
 } cuda_packed;
-
-/* In device memory; NULL: all of one kind. */
-static inline const packed_unit *cuda_packed_units(const cuda_packed *p) {
-    return p->slices ? (const packed_unit *)(const void *)(p->slices + PACKED_SLICES) : NULL;
-}
 
 /* Makes *out if this matrix can be kept so. */
 qp_status cuda_packed_make(cuda_device *c, cuda_packed **out, const quant_matrix *m, qp_error *err);

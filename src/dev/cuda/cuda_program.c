@@ -184,7 +184,7 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
         s->tiles[i] = p->parts[i].tiles;
         s->n_tiles[i] = p->parts[i].n_tiles;
     }
-    s->slices = p->slices;
+    s->slices = packed_slices(p->units, p->n_units);
     s->tile_bytes = (uint32_t)p->tile_bytes;
     s->unit_bytes = p->most_unit_bytes;
     s->n_units = p->n_units;
@@ -196,7 +196,9 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
 /* The next launch as a stage, if it is a product of `x`; NULL: it is none, or cannot be one. */
 static program_stage *take_product(maker *m, const float *x, const k_norm_args *norm) {
     const packed_args *p = peek_product(m, x);
-    if (!p || p->n_rows != m->n_rows || (norm && norm->dim != p->n_in) || (p->units && !p->slices)) return NULL;
+    if (!p || p->n_rows != m->n_rows || (norm && norm->dim != p->n_in) ||
+        (p->units && !packed_slices(p->units, p->n_units)))
+        return NULL;
     const launch_head *head = peek(m);
     const unit_kind *kind = find_kind(head->kernel);
     program_stage *s = add_stage(m, PROGRAM_PRODUCT);

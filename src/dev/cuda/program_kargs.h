@@ -62,7 +62,7 @@ typedef struct program_stage {
             k_rope_args rope;
         } heads;
         k_gate_args gate;
-        uint64_t words[38];
+        uint64_t words[36];
     } is;
 } program_stage;
 

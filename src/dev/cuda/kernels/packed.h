@@ -18,6 +18,7 @@
 #ifndef KERNELS_PACKED_H
 #define KERNELS_PACKED_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -123,7 +124,7 @@ typedef struct packed_unit {
     X(8, 64)                                                                                                           \
     X(8, 128)
 
-/* Of the units of a slice, if there are not more. */
+/* Of the units of a slice, if no slice has more. Those of all slices lie in front of the units. */
 enum { PACKED_SLICE_UNITS = 28 };
 typedef struct packed_slice_units {
     uint32_t offset, bytes; /* where the slice begins in a tile; of all its units */
@@ -140,8 +141,7 @@ typedef struct packed_args {
     int n_parts, zero;
     float unit; /* multiplies every scale */
     /* Of mixed units: */
-    const packed_unit *units;         /* [n_units] */
-    const packed_slice_units *slices; /* [PACKED_SLICES]; NULL: some slice has too many units */
+    const packed_unit *units; /* [n_units] */
     int64_t tile_bytes;
     int most_unit_bytes;
     const int32_t *places; /* [n_in]: where order has each input; NULL: there is no order, or that cannot be said */
@@ -164,5 +164,11 @@ PACKED_INLINE int matvec_shared(int n_rows, int n_units, int sum, int unit_bytes
 }
 /* Units [first, next) of slice s: all kernels cut the same way. */
 PACKED_INLINE int packed_slice(int s, int n_units) { return s * n_units / PACKED_SLICES; }
+
+/* [PACKED_SLICES]; NULL: all units are of one kind, or some slice has too many. */
+static inline const packed_slice_units *packed_slices(const packed_unit *units, int n_units) {
+    if (!units || n_units > PACKED_SLICES * PACKED_SLICE_UNITS) return NULL;
+    return (const packed_slice_units *)(const void *)units - PACKED_SLICES;
+}
 
 #endif
