@@ -169,6 +169,11 @@ typedef struct row_span {
     const int32_t *pages; /* host */
 } row_span;
 
+/* Pages that hold a span's sequence up to its last row. */
+static inline size_t dev_page_count(const row_span *s) {
+    return (size_t)(s->past + s->n_rows - 1) / DEV_PAGE_TOKENS + 1;
+}
+
 typedef enum head_norm {
     HEAD_NORM_NONE,
     HEAD_NORM_FIRST, /* RMS norm of each head of q and k before the rotation */
@@ -387,6 +392,15 @@ typedef struct dev_ops {
     void (*digest)(device *d, const digest_args *a);
     /* Bytes of another device of this kind to memory of this one, behind the ops of both. NULL: there is only one. */
     void (*hand_over)(device *d, void *to, device *from_device, const void *from, size_t bytes);
+    /* Ops between the two are not done but written down, for a step that is expected and not known yet: an embed's ids,
+     * all of them -1. The first starts what was asked for before it and returns what the list is called; 0: nothing can
+     * be written down now. What is asked for behind the second, but downloads, drops it. NULL: a device that gains
+     * nothing. */
+    uint64_t (*expect)(device *d);
+    void (*expected)(device *d);
+    /* Does what was written down by that name, with these ids. False: it is there no more, or has others; nothing was
+     * done. */
+    bool (*proceed)(device *d, uint64_t name, const int32_t *ids, int n);
     /* Returns when all ops before it are done, with what went wrong in any of them. */
     qp_status (*finish)(device *d, qp_error *err);
 } dev_ops;

@@ -70,6 +70,8 @@ static qp_status open_share(forward *f, int share, qp_error *err) {
     f->first_op = op_of_layer(f->plan, split->first[share]);
     f->end_op = op_of_layer(f->plan, split->first[share + 1]);
     ERR_TRY(take_all(f, err));
+    if (f->has_head && !share && f->dev->ops->expect && !(f->expected = MEM_NEW(next_step)))
+        return err_no_memory(err, sizeof *f->expected, "the step that is expected");
     if (f->has_head) return QP_OK;
     f->next = MEM_NEW(forward);
     if (!f->next) return err_no_memory(err, sizeof *f, "the steps of a device");
@@ -105,6 +107,7 @@ void forward_close(forward *f) {
     mem_free(f->positions);
     mem_free(f->position_ids);
     mem_free(f->host_tuning);
+    mem_free(f->expected);
     *f = (forward){0};
 }
 
@@ -158,12 +161,6 @@ static void fill_tuning(forward *f, const step_input *in) {
 
 /* ---- the steps ---- */
 
-static bool has_adapters(const step_input *in) {
-    for (int i = 0; in->adapters && i < in->n_spans; i++)
-        if (in->adapters[i]) return true;
-    return false;
-}
-
 static void run_norm(forward *f, const plan_op *op, const step_input *in) {
     norm_args a = {.kind = op->norm,
                    .x = f->buffers[op->in],
@@ -176,7 +173,7 @@ static void run_norm(forward *f, const plan_op *op, const step_input *in) {
                    .eps = op->eps,
                    .out = f->buffers[op->out]};
     const plan_op *product = op + 1;
-    for (; op->is_read_once && !product->is_exact && !has_adapters(in) && a.n_next < product->n_parts; a.n_next++)
+    for (; op->is_read_once && !product->is_exact && !step_has_adapters(in) && a.n_next < product->n_parts; a.n_next++)
         a.next[a.n_next] = product->parts[a.n_next].w;
     f->dev->ops->norm(f->dev, &a);
 }
@@ -217,7 +214,7 @@ static void run_adapters(forward *f, const plan_op *op, const step_input *in) {
 
 /* Adapters come before the gate: with them, it is a step of its own, and they read its result. */
 static void run_matmul(forward *f, const plan_op *op, const step_input *in) {
-    const bool adapted = has_adapters(in), gates_later = op->is_gated && adapted;
+    const bool adapted = step_has_adapters(in), gates_later = op->is_gated && adapted;
     matmul_args a = {.x = f->buffers[op->in],
                      .x_stride = op->width,
                      .n_rows = in->n_rows,
@@ -304,7 +301,7 @@ static void run_latent_store(forward *f, const plan_op *op, const step_input *in
 static void run_attend(forward *f, const plan_op *op, const step_input *in) {
     const layer_kind *l = &f->shape->layers[op->layer];
     const plan_op *product = op + 1;
-    const bool leaves = op->is_read_once && product->n_parts == 1 && !product->is_exact && !has_adapters(in);
+    const bool leaves = op->is_read_once && product->n_parts == 1 && !product->is_exact && !step_has_adapters(in);
     const attend_args a = {.q = f->buffers[op->in],
                            .out = f->buffers[op->out],
                            .n_heads = f->shape->n_heads,
@@ -456,36 +453,6 @@ static void fetch_logits(forward *f, const float *from, float *to, int first, in
     f->dev->ops->download(f->dev, to + at, from + at, (size_t)rows * width * sizeof(float));
 }
 
-/* ---- digests ---- */
-
-/* What was asked of the rows, in the order in which it is needed. */
-static void fetch_digests(forward *f, const step_input *in, float *logits) {
-    const step_digest *g = in->digest;
-    const size_t each = sizeof *g->heads + (g->wants_bodies ? sizeof *g->bodies : 0);
-    f->dev->ops->download(f->dev, g->heads_here, g->heads, (size_t)in->n_logit_rows * each);
-    for (int first = 0, end; first < in->n_logit_rows; first = end) {
-        for (end = first; end < in->n_logit_rows && g->wants_row[end] == g->wants_row[first];) end++;
-        if (g->wants_row[first]) fetch_logits(f, g->rows, logits, first, end - first);
-    }
-}
-
-/* The device starts on what it has been given, and what will be asked of the logits is made out meanwhile. */
-static void digest_logits(forward *f, const step_input *in, float *logits) {
-    const step_digest *g = in->digest;
-    f->dev->ops->download(f->dev, NULL, NULL, 0);
-    g->prepare(g->context);
-    const digest_args args = {.logits = g->rows,
-                              .n_rows = in->n_logit_rows,
-                              .width = f->shape->vocabulary,
-                              .changed = g->changed,
-                              .orders = g->orders,
-                              .bytes = g->bytes,
-                              .heads = g->heads,
-                              .bodies = g->bodies};
-    f->dev->ops->digest(f->dev, &args);
-    fetch_digests(f, in, logits);
-}
-
 /* A table of positions ends somewhere; rotation does not. */
 static qp_status check_positions(const forward *f, const step_input *in, qp_error *err) {
     const int most = f->shape->learned_positions;
@@ -528,14 +495,74 @@ static forward *run_layers(forward *f, const step_input *in) {
     return last;
 }
 
-static void run_logits(forward *f, const step_input *in, float *logits) {
+/* Logits of a block of rows, from the `done`th on. */
+static void run_block(forward *f, const step_input *in, int done) {
+    const int left = in->n_logit_rows - done, n = left < f->dev->logit_rows ? left : f->dev->logit_rows;
+    const size_t at = (size_t)done * (size_t)f->shape->vocabulary;
+    run_final_norm(f, in->logit_rows + done, n);
+    run_head(f, n, in->digest ? in->digest->rows + at : f->logits);
+}
+
+/* ---- the step behind this one ---- */
+
+/* While the device computes, the step that is expected next is written down. */
+static void write_next(forward *f, const step_input *in) {
+    if (!f->expected || in->n_logit_rows > f->dev->logit_rows || !next_step_predict(f->expected, in)) return;
+    const step_input *next = &f->expected->in;
+    if (check_positions(f, next, NULL) != QP_OK || !(f->expected->name = f->dev->ops->expect(f->dev))) return;
+    run_layers(f, next);
+    run_block(f, next, 0);
+    f->dev->ops->expected(f->dev);
+}
+
+/* Whether this step had been written down, layers and logits, and has begun. */
+static bool has_begun(forward *f, const step_input *in) {
+    return f->expected && next_step_fits(f->expected, in, f->shape->ropes, f->shape->n_ropes) &&
+           f->dev->ops->proceed(f->dev, f->expected->name, in->ids, in->n_rows);
+}
+
+/* ---- digests ---- */
+
+/* What was asked of the rows, in the order in which it is needed. */
+static void fetch_digests(forward *f, const step_input *in, float *logits) {
+    const step_digest *g = in->digest;
+    const size_t each = sizeof *g->heads + (g->wants_bodies ? sizeof *g->bodies : 0);
+    f->dev->ops->download(f->dev, g->heads_here, g->heads, (size_t)in->n_logit_rows * each);
+    for (int first = 0, end; first < in->n_logit_rows; first = end) {
+        for (end = first; end < in->n_logit_rows && g->wants_row[end] == g->wants_row[first];) end++;
+        if (g->wants_row[first]) fetch_logits(f, g->rows, logits, first, end - first);
+    }
+}
+
+/* The device starts on what it has been given, and what will be asked of the logits is made out meanwhile. */
+static void digest_logits(forward *f, const step_input *in, float *logits) {
+    const step_digest *g = in->digest;
+    f->dev->ops->download(f->dev, NULL, NULL, 0);
+    g->prepare(g->context);
+    const digest_args args = {.logits = g->rows,
+                              .n_rows = in->n_logit_rows,
+                              .width = f->shape->vocabulary,
+                              .changed = g->changed,
+                              .orders = g->orders,
+                              .bytes = g->bytes,
+                              .heads = g->heads,
+                              .bodies = g->bodies};
+    f->dev->ops->digest(f->dev, &args);
+    write_next(f, in);
+    fetch_digests(f, in, logits);
+}
+
+/* ---- the whole step ---- */
+
+/* has_first: the first block has been asked for. */
+static void run_logits(forward *f, const step_input *in, float *logits, bool has_first) {
     const int most = f->dev->logit_rows;
-    const size_t width = (size_t)f->shape->vocabulary;
     for (int done = 0; done < in->n_logit_rows; done += most) {
         const int left = in->n_logit_rows - done, n = left < most ? left : most;
-        run_final_norm(f, in->logit_rows + done, n);
-        run_head(f, n, in->digest ? in->digest->rows + (size_t)done * width : f->logits);
-        if (!in->digest) fetch_logits(f, f->logits, logits + (size_t)done * width, 0, n);
+        if (done || !has_first) run_block(f, in, done);
+        if (in->digest) continue;
+        write_next(f, in);
+        fetch_logits(f, f->logits, logits + (size_t)done * (size_t)f->shape->vocabulary, 0, n);
     }
     if (in->digest) digest_logits(f, in, logits);
 }
@@ -553,8 +580,9 @@ static void run_states(forward *f, const step_input *in) {
 qp_status forward_step(forward *f, const step_input *in, float *logits, qp_error *err) {
     qp_status status = QP_OK;
     ERR_TRY(check_positions(f, in, err));
-    forward *last = run_layers(f, in);
-    run_logits(last, in, logits);
+    const bool begun = has_begun(f, in);
+    forward *last = begun ? f : run_layers(f, in);
+    run_logits(last, in, logits, begun);
     run_states(last, in);
     for (; f; f = f->next) {
         const qp_status ended = f->dev->ops->finish(f->dev, status == QP_OK ? err : NULL);

@@ -2,8 +2,8 @@
 #ifndef MODEL_FORWARD_H
 #define MODEL_FORWARD_H
 
+#include "next_step.h"
 #include "plan.h"
-#include "step.h"
 
 /* Scratch of the steps of one model, and of those on the devices behind the first. One thread at a time. */
 typedef struct forward {
@@ -23,6 +23,7 @@ typedef struct forward {
     int64_t *positions;                                 /* [max_rows] */
     int32_t *position_ids;                              /* [max_rows], for learned positions */
     float *tuning, *host_tuning; /* [max_rows]: what q is multiplied by, in device memory and here */
+    next_step *expected;         /* NULL: of several devices, or one that gains nothing by it */
 } forward;
 
 /* On the devices that the weights lie on. */

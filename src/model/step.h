@@ -44,4 +44,10 @@ typedef struct step_input {
     const kv_view *kv;         /* [n_layers] */
 } step_input;
 
+static inline bool step_has_adapters(const step_input *in) {
+    for (int i = 0; in->adapters && i < in->n_spans; i++)
+        if (in->adapters[i]) return true;
+    return false;
+}
+
 #endif

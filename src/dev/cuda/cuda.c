@@ -84,6 +84,7 @@ qp_status cuda_take(cuda_device *c, void **out, size_t bytes, qp_error *err) {
 void cuda_give(cuda_device *c, void *memory) {
     if (!memory) return;
     launch_flush(c);
+    c->queue.ahead.is_there = false;
     cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: waiting for the GPU");
     cuda_noted(c, c->drv.memory_give((drv_ptr)(uintptr_t)memory), "cuda: giving memory back");
 }
@@ -148,7 +149,8 @@ static void upload(device *d, void *to, const void *from, size_t bytes) {
                         (launch_shape){.x = (n + 255) / 256, .threads = 256}, &a, sizeof a);
     } else {
         launch_flush(c);
-        cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to, from, bytes, c->stream), "cuda: copying to the GPU");
+        if (!c->queue.ahead.is_open)
+            cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to, from, bytes, c->stream), "cuda: copying to the GPU");
     }
     cuda_unlock(c);
 }
@@ -292,6 +294,9 @@ static const dev_ops ops = {
     .copy = cuda_copy,
     .digest = cuda_digest,
     .hand_over = cuda_hand_over,
+    .expect = cuda_expect,
+    .expected = cuda_expected,
+    .proceed = cuda_proceed,
     .finish = finish,
 };
 
@@ -384,7 +389,11 @@ qp_status cuda_open_from(device **out, const char *library, const dev_options *o
     *out = NULL;
     cuda_device *c = MEM_NEW(cuda_device);
     if (!c) return err_no_memory(err, sizeof *c, "the CUDA device");
-    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutexattr_t again; /* who writes down a step that is expected has it all the while, and each op takes it */
+    pthread_mutexattr_init(&again);
+    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&c->lock, &again);
+    pthread_mutexattr_destroy(&again);
     pthread_mutex_init(&c->window.lock, NULL);
     c->log = options->log;
     c->head = (device){.ops = &ops, .exact = options->exact, .keeps_pairs = true, .kv_types = (1 << KV_TYPES) - 1};

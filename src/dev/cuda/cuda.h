@@ -42,6 +42,14 @@ typedef struct cuda_mixtures {
     size_t pool_bytes, pool_used;
 } cuda_mixtures;
 
+/* What ops remember from one to the next, beside the queue: rows that wait among blocks already, NULL: none; among
+ * which; whether it is known how great they are, too. */
+typedef struct cuda_waiting {
+    const float *of;
+    int in;
+    bool has_sizes;
+} cuda_waiting;
+
 typedef struct cuda_device {
     device head; /* first: a device * is a cuda_device * */
     qp_log log;
@@ -70,10 +78,8 @@ typedef struct cuda_device {
     /* Activations for skinny90.cu and wide90.cu; the second: those that such a product makes for the next. */
     void *blocks[2];
     size_t blocks_bytes[2];
-    int clusters[9];        /* of so many blocks of skinny90.cu that run at once; 0: none */
-    const float *blocks_of; /* the rows that wait among blocks already, NULL: none; among which */
-    int blocks_in;
-    bool has_sizes;                   /* how great those rows are is known, too */
+    int clusters[9]; /* of so many blocks of skinny90.cu that run at once; 0: none */
+    cuda_waiting waiting;
     void *pinned;                     /* host memory for what is downloaded */
     drv_event arrived[CUDA_ARRIVALS]; /* recorded behind each part of it */
     uint8_t *programs;                /* of graphs (cuda_program.c), PROGRAM_BYTES each; NULL: there are none */
@@ -81,6 +87,7 @@ typedef struct cuda_device {
     size_t program_area;              /* bytes of each that may be used */
     uint32_t *program_met;            /* where their blocks meet */
     cuda_mixtures mixtures;
+    cuda_waiting waiting_before, waiting_behind; /* the step that is expected; see cuda_ahead.c */
     /* See cuda_peer.c. */
     drv_event handed;               /* recorded behind what another GPU fetches from here */
     const struct cuda_device *peer; /* whose memory this one has asked to read, the last it was */
@@ -131,6 +138,12 @@ void cuda_xielu(device *d, const xielu_args *a);
 void cuda_add(device *d, const add_args *a);
 void cuda_limit(device *d, const limit_args *a);
 void cuda_copy(device *d, const copy_args *a);
+/* cuda_ahead.c */
+uint64_t cuda_expect(device *d);
+void cuda_expected(device *d);
+bool cuda_proceed(device *d, uint64_t name, const int32_t *ids, int n);
+/* An embed's: where their table is. The lock is held. */
+void cuda_note_ids(cuda_device *c, const void *ids, size_t bytes);
 /* cuda_digest.c */
 void cuda_digest(device *d, const digest_args *a);
 /* cuda_peer.c */

@@ -23,8 +23,6 @@ typedef struct table {
     int n_spans;
 } table;
 
-static int64_t page_count(const row_span *s) { return (s->past + s->n_rows - 1) / DEV_PAGE_TOKENS + 1; }
-
 /* How spans are cut: into pieces of so many rows, which do not cross a multiple of that position where `aligned`. */
 typedef struct cut {
     int rows;
@@ -44,8 +42,8 @@ static void write_spans(k_span *out, int32_t *pages, const row_span *spans, int 
             n = piece_rows(s, r, by);
             *out++ = (k_span){s->row + r, n, (int32_t)(s->past + r), n_pages};
         }
-        memcpy(pages + n_pages, s->pages, (size_t)page_count(s) * sizeof *pages);
-        n_pages += (int32_t)page_count(s);
+        memcpy(pages + n_pages, s->pages, dev_page_count(s) * sizeof *pages);
+        n_pages += (int32_t)dev_page_count(s);
     }
 }
 
@@ -55,7 +53,7 @@ static table make_table(cuda_device *c, const row_span *spans, int n_spans, cut 
     for (int i = 0; i < n_spans; i++) {
         if (spans[i].n_rows < 1) continue;
         for (int r = 0; r < spans[i].n_rows; r += piece_rows(&spans[i], r, by)) n_pieces++;
-        n_pages += (size_t)page_count(&spans[i]);
+        n_pages += dev_page_count(&spans[i]);
     }
     const size_t bytes = n_pieces * sizeof(k_span) + n_pages * sizeof(int32_t);
     k_span *host = n_pieces ? launch_table(c, bytes) : NULL;

@@ -39,6 +39,38 @@ static device *open_device(const emulator *e) {
     return d;
 }
 
+/* Enough launches for a graph: row `id` of the table, doubled again and again. */
+enum { DOUBLINGS = 16 };
+static int n_begun; /* steps that had been written down */
+
+static void ask_step(device *d, const dev_weight *table, float *x, int32_t id) {
+    const embed_args row = {.ids = &id, .n_rows = 1, .table = table, .out = x, .scale = 1};
+    const limit_args doubled = {.x = x, .n_rows = 1, .dim = (int)table->n_in, .scale = 2};
+    d->ops->embed(d, &row);
+    for (int i = 0; i < DOUBLINGS; i++) d->ops->limit(d, &doubled);
+}
+
+/* Steps of which each is written down while the one before it computes. */
+static qp_status live_ahead(device *d, const dev_weight *table, const uint16_t *weights, float *x, qp_error *err) {
+    uint64_t name = 0;
+    for (int32_t id = 0; id < 5; id++) {
+        float first = 0;
+        const bool has_begun = name && d->ops->proceed(d, name, &id, 1);
+        n_begun += has_begun;
+        if (!has_begun) ask_step(d, table, x, id);
+        name = d->ops->expect(d);
+        if (name) {
+            ask_step(d, table, x, -1);
+            d->ops->expected(d);
+        }
+        d->ops->download(d, &first, x, sizeof first);
+        ERR_TRY(d->ops->finish(d, err));
+        const float right = quant_bf16_to_f32(weights[id * table->n_in]) * (float)(1 << DOUBLINGS);
+        if (first != right) fail_msg("step %d: %g, not %g", id, (double)first, (double)right);
+    }
+    return QP_OK;
+}
+
 /* A short life: weights, room, a step, logits. Returns the first failure. */
 static qp_status live(device *d, qp_error *err) {
     enum { IN = 40, OUT = 24 };
@@ -67,6 +99,7 @@ static qp_status live(device *d, qp_error *err) {
         if (status == QP_OK && out[0] != expected)
             fail_msg("turn %d: %g, not %g", turn, (double)out[0], (double)expected);
     }
+    if (status == QP_OK) status = live_ahead(d, &w, weights, in, err);
     if (in) d->ops->give(d, in, sizeof x);
     if (result) d->ops->give(d, result, sizeof out);
     if (w.type) d->ops->weight_close(d, &w);
@@ -84,6 +117,7 @@ static void every_call_may_fail(void **state) {
             device *d = NULL;
             qp_error err = {0};
             assert_in_range(after, 0, 4000); /* each kernel is looked up by a call of its own */
+            n_begun = 0;
             e.inject("any", after, results[r]);
             qp_status status = cuda_open_from(&d, e.path, &one, &err);
             if (status == QP_OK) status = live(d, &err);
@@ -94,6 +128,7 @@ static void every_call_may_fail(void **state) {
             dev_close(d);
             assert_int_equal(e.live(), 0);
         }
+        assert_true(n_begun > 1);
     }
     close_emulator(&e);
 }

@@ -215,7 +215,7 @@ void cuda_matmul(device *d, const matmul_args *a) {
             if (is_alike(weight_of(a, k), weight_of(a, i))) m.parts[m.n_parts++] = part_of(&a->parts[k]);
         launch_parts(c, &m, weight_of(a, i), a->is_exact, a->n_rows, 1);
     }
-    if (!is_gated) c->blocks_of = NULL;
+    if (!is_gated) c->waiting.of = NULL;
     if (a->is_gated && !is_gated && !cuda_packed_gate(c, a)) gate(c, a);
     cuda_unlock(c);
 }

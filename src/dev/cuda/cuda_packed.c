@@ -351,8 +351,8 @@ static void push_blocks(cuda_device *c, kernel_id kernel, k_blocks_args *b, int 
     b->out = c->blocks[0];
     b->row_scale = block_scales(c, 0);
     b->row_size = row_sizes(c);
-    c->blocks_in = 0;
-    c->has_sizes = kernel == KERNEL_k_blocks || kernel == KERNEL_k_blocks_norm;
+    c->waiting.in = 0;
+    c->waiting.has_sizes = kernel == KERNEL_k_blocks || kernel == KERNEL_k_blocks_norm;
     b->n_blocks = 4 * n_units;
     launch_push(c, kernel, (launch_shape){.x = n_rows, .threads = row_threads(n_units, n_rows), .early = true}, b,
                 sizeof *b);
@@ -361,7 +361,7 @@ static void push_blocks(cuda_device *c, kernel_id kernel, k_blocks_args *b, int 
 /* Rows of activations as float16, among blocks. */
 static void put_blocks(cuda_device *c, const packed_args *a, const cuda_packed *p) {
     k_blocks_args b = {.x = a->x, .x_stride = a->x_stride, .order = a->order, .n_in = a->n_in};
-    if (c->blocks_of != a->x) push_blocks(c, KERNEL_k_blocks, &b, a->n_rows, p->n_units);
+    if (c->waiting.of != a->x) push_blocks(c, KERNEL_k_blocks, &b, a->n_rows, p->n_units);
 }
 
 /* The packed matrix that is multiplied by rows which can be made without knowing more of it; NULL: it is not so. */
@@ -386,7 +386,7 @@ bool cuda_packed_norm(cuda_device *c, const norm_args *a) {
                        .is_layer = a->kind == NORM_LAYER,
                        .eps = a->eps};
     push_blocks(c, KERNEL_k_blocks_norm, &b, a->n_rows, p->n_units);
-    c->blocks_of = a->out;
+    c->waiting.of = a->out;
     return true;
 }
 
@@ -398,7 +398,7 @@ bool cuda_packed_gate(cuda_device *c, const matmul_args *a) {
                        .n_in = (int32_t)a->parts[0].w->n_out,
                        .with = a->parts[1].out};
     push_blocks(c, (kernel_id)(KERNEL_k_blocks_gate_0 + (int)a->act), &b, a->n_rows, p->n_units);
-    c->blocks_of = a->parts[0].out;
+    c->waiting.of = a->parts[0].out;
     return true;
 }
 
@@ -408,9 +408,9 @@ bool cuda_packed_leave(cuda_device *c, k_decode_args *out, const dev_weight *nex
     out->blocks = c->blocks[0];
     out->n_blocks = 4 * p->n_units;
     out->row_scale = block_scales(c, 0);
-    c->blocks_of = out->out;
-    c->blocks_in = 0;
-    c->has_sizes = false;
+    c->waiting.of = out->out;
+    c->waiting.in = 0;
+    c->waiting.has_sizes = false;
     return true;
 }
 
@@ -467,7 +467,7 @@ static void skinny(cuda_device *c, const packed_args *args, const cuda_packed *p
     const int size = args->n_rows <= 32 ? 0 : args->n_rows <= 64 ? 1 : 2, columns = 32 << size;
     put_blocks(c, args, p);
     k_skinny_args a = {
-        .weights = *args, .x = c->blocks[c->blocks_in], .row_scale = block_scales(c, c->blocks_in), .gate = *gate};
+        .weights = *args, .x = c->blocks[c->waiting.in], .row_scale = block_scales(c, c->waiting.in), .gate = *gate};
     choose_cut(c, &a, args->n_tiles, p->n_units);
     const size_t shared = fit_skinny(c, &a, columns, p->most_unit_bytes);
     const int64_t tiles = (args->n_tiles + 4 * a.groups - 1) / (4 * a.groups);
@@ -483,8 +483,8 @@ static void skinny(cuda_device *c, const packed_args *args, const cuda_packed *p
 static void wide(cuda_device *c, const packed_args *args, const cuda_packed *p, const k_gate_out *gate) {
     put_blocks(c, args, p);
     k_wide_args a = {.weights = *args,
-                     .x = c->blocks[c->blocks_in],
-                     .row_scale = block_scales(c, c->blocks_in),
+                     .x = c->blocks[c->waiting.in],
+                     .row_scale = block_scales(c, c->waiting.in),
                      .w_depth = WIDE_MOST_DEPTH,
                      .gate = *gate};
     const bool is_gated = gate->out != NULL;
@@ -511,7 +511,7 @@ static const struct gate_curve {
 static bool plan_gate(const cuda_device *c, k_gate_out *out, const packed_args *args, const matmul_args *a) {
     const cuda_packed *next = a->is_gated && a->next ? plain_reader(c, a->next, a->n_rows) : NULL;
     const bool will_know =
-        c->has_sizes || c->blocks_of != args->x; /* else rows are made, which tells their sizes */
+        c->waiting.has_sizes || c->waiting.of != args->x; /* else rows are made, which tells their sizes */
     if (!next || !will_know || args->n_parts != 2 || a->parts[0].bias || a->parts[1].bias || args->order) return false;
     const cuda_packed *of[] = {((const cuda_weight *)a->parts[0].w->packed)->packed,
                                ((const cuda_weight *)a->parts[1].w->packed)->packed};
@@ -567,9 +567,9 @@ bool cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first) {
     else
         wide(c, &args, p, &gate);
     if (is_gated) {
-        c->blocks_of = a->parts[0].out;
-        c->blocks_in = 1;
-        c->has_sizes = false;
+        c->waiting.of = a->parts[0].out;
+        c->waiting.in = 1;
+        c->waiting.has_sizes = false;
     }
     return is_gated;
 }

@@ -39,7 +39,7 @@ void cuda_packed_free(cuda_device *c, cuda_packed *p);
  * of are done as well. The lock is held. */
 bool cuda_packed_matmul(cuda_device *c, const matmul_args *a, int first);
 /* The input of products that are all packed, behind a norm or a gate, straight to where the products want it; false:
- * that is not possible here. c->blocks_of remembers it for them. The lock is held. */
+ * that is not possible here. c->waiting.of remembers it for them. The lock is held. */
 bool cuda_packed_norm(cuda_device *c, const norm_args *a);
 bool cuda_packed_gate(cuda_device *c, const matmul_args *a);
 /* The same for attention, whose rows are `width` elements; tells it where. */

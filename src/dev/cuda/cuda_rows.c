@@ -40,6 +40,7 @@ void cuda_embed(device *d, const embed_args *a) {
                                .scale = a->scale,
                                .add = a->add,
                                .is_tiled = w->is_tiled};
+    cuda_note_ids(c, args.ids, (size_t)a->n_rows * sizeof *a->ids);
     launch_push(c, kernels[w->type], spread(args.dim, a->n_rows), &args, sizeof args);
     cuda_unlock(c);
 }

@@ -30,10 +30,11 @@ qp_status launch_open(cuda_device *c, qp_error *err) {
     launch_queue *q = &c->queue;
     void *tables;
     q->list = mem_array(1, LAUNCH_BYTES);
-    if (!q->list) return err_no_memory(err, LAUNCH_BYTES, "the list of a step's launches");
+    q->other_list = mem_array(1, LAUNCH_BYTES);
+    if (!q->list || !q->other_list) return err_no_memory(err, LAUNCH_BYTES, "the list of a step's launches");
     ERR_TRY(cuda_take(c, &tables, LAUNCH_TABLE_BYTES, err));
     q->tables = tables;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < LAUNCH_PLACES; i++) {
         void *host;
         drv_result result = c->drv.host_take(&host, LAUNCH_TABLE_BYTES, 0);
         if (result) return drv_failed(&c->drv, result, "cuda: pinned memory", err);
@@ -53,20 +54,20 @@ static void forget(cuda_device *c, launch_graph *g) {
 void launch_close(cuda_device *c) {
     launch_queue *q = &c->queue;
     for (int i = 0; i < LAUNCH_GRAPHS; i++) forget(c, &q->graphs[i]);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < LAUNCH_PLACES; i++) {
         if (q->gone[i]) c->drv.event_destroy(q->gone[i]);
         if (q->host[i]) c->drv.host_give(q->host[i]);
     }
     cuda_program_close(c);
     if (q->tables) cuda_give(c, q->tables);
     mem_free(q->list);
+    mem_free(q->other_list);
     *q = (launch_queue){0};
 }
 
 /* ---- tables ---- */
 
-/* Waits until the half that is to be filled has been read. */
-static bool make_ready(cuda_device *c) {
+bool launch_make_ready(cuda_device *c) {
     launch_queue *q = &c->queue;
     if (!q->is_travelling[q->filling]) return true;
     if (cuda_noted(c, c->drv.event_wait(q->gone[q->filling]), "cuda: waiting for a copy")) return false;
@@ -83,7 +84,7 @@ void *launch_table(cuda_device *c, size_t bytes) {
         return NULL;
     }
     if (q->table_used + bytes > LAUNCH_TABLE_BYTES || q->used + LAUNCH_OP_BYTES > LAUNCH_BYTES) launch_flush(c);
-    return make_ready(c) ? q->host[q->filling] + q->table_used : NULL;
+    return launch_make_ready(c) ? q->host[q->filling] + q->table_used : NULL;
 }
 
 /* Layers ask for the same tables one after the other: what is there already is used again. */
@@ -134,7 +135,7 @@ static void append(cuda_device *c, kernel_id kernel, launch_shape shape, const v
     q->used += sizeof head + aligned(arg_bytes);
 }
 
-static void append_held(cuda_device *c) {
+void launch_settle(cuda_device *c) {
     launch_queue *q = &c->queue;
     if (!q->held.is) return;
     q->held.is = false;
@@ -142,13 +143,13 @@ static void append_held(cuda_device *c) {
 }
 
 void launch_push(cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes) {
-    append_held(c);
+    launch_settle(c);
     append(c, kernel, shape, args, arg_bytes);
 }
 
 void launch_hold(cuda_device *c, kernel_id kernel, launch_shape shape, const void *args, size_t arg_bytes) {
     launch_queue *q = &c->queue;
-    append_held(c);
+    launch_settle(c);
     if (arg_bytes > sizeof q->held.args) return append(c, kernel, shape, args, arg_bytes);
     q->held.is = true;
     q->held.kernel = kernel;
@@ -195,7 +196,8 @@ static int launch_all(cuda_device *c) {
 /* ---- graphs ---- */
 
 /* The graph of the last step is looked at first, for it is most often the one; others differ soon. */
-static launch_graph *find_graph(launch_queue *q) {
+launch_graph *launch_find_graph(launch_queue *q) {
+    if (q->used <= GRAPH_LAUNCHES * sizeof(launch_head)) return NULL;
     for (int i = 0; i < LAUNCH_GRAPHS; i++) {
         launch_graph *g = &q->graphs[(q->newest + i) % LAUNCH_GRAPHS];
         if (!g->list || g->bytes != q->used || memcmp(g->list, q->list, q->used)) continue;
@@ -227,9 +229,8 @@ static void capture(cuda_device *c, launch_graph *g) {
     c->drv.graph_free(graph);
 }
 
-static void submit(cuda_device *c) {
+static void submit_list(cuda_device *c, launch_graph *g) {
     launch_queue *q = &c->queue;
-    launch_graph *g = q->used > GRAPH_LAUNCHES * sizeof(launch_head) ? find_graph(q) : NULL;
     if (g) {
         g->last_used = q->n_flushes;
         if (!g->exec) capture(c, g);
@@ -239,20 +240,31 @@ static void submit(cuda_device *c) {
     }
 }
 
+static void send_tables(cuda_device *c) {
+    launch_queue *q = &c->queue;
+    const int place = q->filling;
+    const drv_result result = c->drv.copy_up((drv_ptr)(uintptr_t)q->tables, q->host[place], q->table_used, c->stream);
+    if (!cuda_noted(c, result, "cuda: copying a step's tables") &&
+        !cuda_noted(c, c->drv.event_record(q->gone[place], c->stream), "cuda: an event"))
+        q->is_travelling[place] = true;
+    q->filling = place ? 0 : 1;
+}
+
+void launch_submit(cuda_device *c, launch_graph *known) {
+    launch_queue *q = &c->queue;
+    q->n_flushes++;
+    if (q->used) q->ahead.is_there = false;
+    if (q->table_used && c->failure.code == QP_OK) send_tables(c);
+    if (q->used && c->failure.code == QP_OK) submit_list(c, known ? known : launch_find_graph(q));
+    q->used = q->table_used = 0;
+    q->n_recent = 0;
+}
+
 void launch_flush(cuda_device *c) {
     launch_queue *q = &c->queue;
-    append_held(c);
-    q->n_flushes++;
-    if (q->table_used && c->failure.code == QP_OK) {
-        const int half = q->filling;
-        const drv_result result =
-            c->drv.copy_up((drv_ptr)(uintptr_t)q->tables, q->host[half], q->table_used, c->stream);
-        if (!cuda_noted(c, result, "cuda: copying a step's tables") &&
-            !cuda_noted(c, c->drv.event_record(q->gone[half], c->stream), "cuda: an event"))
-            q->is_travelling[half] = true;
-        q->filling = 1 - half;
-    }
-    if (q->used && c->failure.code == QP_OK) submit(c);
+    launch_settle(c);
+    if (!q->ahead.is_open) return launch_submit(c, NULL);
+    q->ahead.is_too_much = true;
     q->used = q->table_used = 0;
     q->n_recent = 0;
 }

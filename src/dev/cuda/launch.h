@@ -148,13 +148,26 @@ typedef struct launch_shape {
     bool early;
 } launch_shape;
 
+/* A step that is expected; see cuda_ahead.c. */
+typedef struct launch_ahead {
+    bool is_open, is_there, is_too_much; /* is_open: what is appended belongs to it; is_there: it can be submitted */
+    size_t used, table_used;
+    size_t ids_at, ids_bytes; /* where the ids lie among its tables */
+    int filled_before;
+    uint64_t name;
+    launch_graph *graph;
+} launch_ahead;
+
+/* The last of the places for tables is that of steps that are expected. */
+enum { LAUNCH_PLACES = 3, LAUNCH_AHEAD = LAUNCH_PLACES - 1 };
+
 typedef struct launch_queue {
     uint8_t *list; /* [LAUNCH_BYTES] */
     size_t used;
-    uint8_t *tables;       /* device memory, [LAUNCH_TABLE_BYTES] */
-    uint8_t *host[2];      /* pinned; one is filled while the other travels */
-    drv_event gone[2];     /* recorded behind the copy of each */
-    bool is_travelling[2]; /* it was recorded */
+    uint8_t *tables;                   /* device memory, [LAUNCH_TABLE_BYTES] */
+    uint8_t *host[LAUNCH_PLACES];      /* pinned; one is filled while another travels */
+    drv_event gone[LAUNCH_PLACES];     /* recorded behind the copy of each */
+    bool is_travelling[LAUNCH_PLACES]; /* it was recorded */
     int filling;
     size_t table_used;
     struct {
@@ -171,7 +184,10 @@ typedef struct launch_queue {
     launch_graph graphs[LAUNCH_GRAPHS];
     int newest; /* the graph of the last step that had one */
     uint64_t n_flushes;
-    int n_programs; /* made so far */
+    int n_programs;      /* made so far */
+    uint8_t *other_list; /* [LAUNCH_BYTES]: of a step that is expected */
+    launch_ahead ahead;
+    int n_proceeded; /* steps that were expected and came */
 } launch_queue;
 
 struct cuda_device;
@@ -193,7 +209,15 @@ void *launch_table(struct cuda_device *c, size_t bytes);
 const void *launch_table_done(struct cuda_device *c, void *host, size_t bytes);
 /* Both, of what lies in one piece. */
 const void *launch_table_of(struct cuda_device *c, const void *from, size_t bytes);
-/* Submits all that is queued. */
+/* Submits all that is queued; while a step is written down that is expected, this is too much to be. */
 void launch_flush(struct cuda_device *c);
+/* What is held is appended. */
+void launch_settle(struct cuda_device *c);
+/* The graph of the list as it is; NULL: it has none. */
+launch_graph *launch_find_graph(launch_queue *q);
+/* Submits the list, of which `known` is the graph; NULL: that is to be found. */
+void launch_submit(struct cuda_device *c, launch_graph *known);
+/* Waits until the place that is to be filled has been read; false: that failed. */
+bool launch_make_ready(struct cuda_device *c);
 
 #endif

@@ -1,0 +1,97 @@
+/* cuda_ahead.c — writes down the launches of a step that is expected, while the GPU computes the one before it.
+ *
+ * Called through the device's ops. What a step launches is the same from token to token, and writing it down and
+ * finding its graph takes the host tens of microseconds in which the GPU would wait. So it is done before: into another
+ * list, with a place of its own for tables, of which only the ids are missing. Only a list whose graph is there is
+ * kept.
+ *
+ * The lock is held from expect to expected, so that nobody else's launches get into the list. What would make the list
+ * wrong drops it: anything submitted meanwhile, for it may use what the list relies on (rows that wait among blocks),
+ * and memory given back, which the list may name. */
+#include "cuda.h"
+#include <string.h>
+
+static void change_lists(launch_queue *q) {
+    uint8_t *list = q->list;
+    q->list = q->other_list;
+    q->other_list = list;
+}
+
+static void open_list(launch_queue *q) {
+    change_lists(q);
+    q->ahead = (launch_ahead){.filled_before = q->filling, .name = q->ahead.name + 1};
+    q->filling = LAUNCH_AHEAD;
+}
+
+static void close_list(launch_queue *q) {
+    change_lists(q);
+    q->filling = q->ahead.filled_before;
+}
+
+uint64_t cuda_expect(device *d) {
+    cuda_device *c = cuda_of(d);
+    launch_queue *q = &c->queue;
+    cuda_lock(c);
+    launch_flush(c);
+    open_list(q);
+    q->ahead.is_open = c->failure.code == QP_OK && launch_make_ready(c);
+    if (q->ahead.is_open) {
+        c->waiting_before = c->waiting;
+        return q->ahead.name;
+    }
+    close_list(q);
+    cuda_unlock(c);
+    return 0;
+}
+
+void cuda_expected(device *d) {
+    cuda_device *c = cuda_of(d);
+    launch_queue *q = &c->queue;
+    launch_ahead *a = &q->ahead;
+    launch_settle(c);
+    a->used = q->used;
+    a->table_used = q->table_used;
+    a->graph = launch_find_graph(q);
+    a->is_there = !a->is_too_much && a->ids_bytes && a->graph && a->graph->exec && c->failure.code == QP_OK;
+    a->is_open = false;
+    q->used = q->table_used = 0;
+    q->n_recent = 0;
+    close_list(q);
+    c->waiting_behind = c->waiting;
+    c->waiting = c->waiting_before;
+    cuda_unlock(c);
+}
+
+void cuda_note_ids(cuda_device *c, const void *ids, size_t bytes) {
+    launch_ahead *a = &c->queue.ahead;
+    if (!a->is_open || a->ids_bytes || !ids) return;
+    a->ids_at = (size_t)((const uint8_t *)ids - c->queue.tables);
+    a->ids_bytes = bytes;
+}
+
+/* As they were written down, with the ids that have come. */
+static void submit(cuda_device *c, const int32_t *ids) {
+    launch_queue *q = &c->queue;
+    const launch_ahead a = q->ahead;
+    memcpy(q->host[LAUNCH_AHEAD] + a.ids_at, ids, a.ids_bytes);
+    change_lists(q);
+    q->filling = LAUNCH_AHEAD;
+    q->used = a.used;
+    q->table_used = a.table_used;
+    launch_submit(c, a.graph);
+    close_list(q);
+    c->waiting = c->waiting_behind;
+    q->n_proceeded++;
+}
+
+bool cuda_proceed(device *d, uint64_t name, const int32_t *ids, int n) {
+    cuda_device *c = cuda_of(d);
+    const launch_queue *q = &c->queue;
+    cuda_lock(c);
+    const bool fits = q->ahead.is_there && q->ahead.name == name && !q->used && !q->table_used && !q->held.is &&
+                      c->failure.code == QP_OK && q->ahead.ids_bytes == (size_t)n * sizeof *ids;
+    if (fits) submit(c, ids);
+    if (q->ahead.name == name) c->queue.ahead.is_there = false;
+    cuda_unlock(c);
+    return fits;
+}
