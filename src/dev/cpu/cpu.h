@@ -75,9 +75,11 @@ typedef struct cpu_matmul_kernel {
     void (*pack_part)(void *to, int n_rows, int64_t n_in, const cpu_pack_part *part);
     size_t (*scratch_bytes)(int64_t n_in);
     void (*run)(const cpu_matmul_block *b);
-    /* As pack, of x[order[k]] for each k; NULL where weights never have an order. */
-    void (*pack_ordered)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end,
-                         const int32_t *order);
+    /* As pack, but of any rows, and of x[order[k]] for each k unless order is NULL; join_rows ends it for CPU_PACK_ROWS
+     * that are all packed. NULL: rows are packed so many at once, and weights never have an order. */
+    void (*pack_rows)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end,
+                      const int32_t *order);
+    void (*join_rows)(void *to, int n_rows, int64_t n_in, int begin, int end);
 } cpu_matmul_kernel;
 
 typedef struct cpu_matmul_ops {

@@ -18,7 +18,7 @@ enum {
     TASKS_PER_THREAD = 6,
     TALL_TASKS = 12,       /* of more than CPU_FEW_ROWS, which take longer than their weights do */
     PANELS_PER_THREAD = 3, /* fewer: what a task widens should serve many rows */
-    PACK_ALONE = 1 << 15,  /* so many floats are packed faster than a second run of the pool begins */
+    PACK_ALONE = 1 << 14,  /* fewer floats are packed faster than a second run of the pool begins and ends */
     ALIGN = 64,
 };
 
@@ -40,6 +40,7 @@ typedef struct plan {
     int64_t n_tasks;
     bool leaves_packed; /* the gated result, for the next product */
     int n_packs;        /* distinct ways to pack; 0 where the product before left them packed */
+    int pack_step;      /* rows of a task that packs */
     struct {
         const cpu_matmul_kernel *kernel;
         const int32_t *order;
@@ -129,18 +130,23 @@ static void make_cuts(plan *p) {
 
 /* ---- packing ---- */
 
+/* Rows are packed in groups of CPU_PACK_ROWS that need nothing more, or fewer at once and then joined. */
+static bool packs_groups(const plan *p) { return p->pack_step % CPU_PACK_ROWS == 0; }
+
 static void pack_task(void *context, int64_t task, int worker) {
     const plan *p = context;
     const matmul_args *a = p->args;
-    const int begin = (int)task * CPU_PACK_ROWS;
-    const int end = begin + CPU_PACK_ROWS < a->n_rows ? begin + CPU_PACK_ROWS : a->n_rows;
+    const int begin = (int)task * p->pack_step;
+    const int end = begin + p->pack_step < a->n_rows ? begin + p->pack_step : a->n_rows;
     const int64_t n_in = a->parts[0].w->n_in;
     for (int i = 0; i < p->n_packs; i++) {
         const cpu_matmul_kernel *kernel = p->packs[i].kernel;
-        if (p->packs[i].order)
-            kernel->pack_ordered(p->packs[i].to, a->x, a->x_stride, a->n_rows, n_in, begin, end, p->packs[i].order);
+        uint8_t *to = p->packs[i].to;
+        if (kernel->pack_rows)
+            kernel->pack_rows(to, a->x, a->x_stride, a->n_rows, n_in, begin, end, p->packs[i].order);
         else
-            kernel->pack(p->packs[i].to, a->x, a->x_stride, a->n_rows, n_in, begin, end);
+            kernel->pack(to, a->x, a->x_stride, a->n_rows, n_in, begin, end);
+        if (kernel->pack_rows && packs_groups(p)) kernel->join_rows(to, a->n_rows, n_in, begin, end);
     }
 }
 
@@ -240,13 +246,25 @@ static void take_left(plan *p) {
     p->n_packs = 0;
 }
 
+/* How many rows a task packs: all, where they are few floats, a group of them, or a part of the only group. */
+static int pack_step(const plan *p) {
+    const int rows = p->args->n_rows;
+    if ((int64_t)rows * p->args->parts[0].w->n_in < PACK_ALONE) return (int)round_up(rows, CPU_PACK_ROWS);
+    for (int i = 0; i < p->n_packs; i++)
+        if (!p->packs[i].kernel->pack_rows) return CPU_PACK_ROWS;
+    return rows > CPU_PACK_ROWS ? CPU_PACK_ROWS : (int)divide_up(rows, 2 * p->device->head.threads);
+}
+
 static void pack_all(plan *p) {
     const matmul_args *a = p->args;
-    const int64_t packings = p->n_packs ? divide_up(a->n_rows, CPU_PACK_ROWS) : 0;
-    if ((int64_t)a->n_rows * a->parts[0].w->n_in <= PACK_ALONE)
-        for (int64_t i = 0; i < packings; i++) pack_task(p, i, 0);
-    else if (packings)
-        pool_run(p->device->pool, pack_task, p, packings);
+    if (!p->n_packs) return;
+    p->pack_step = pack_step(p);
+    if (p->pack_step >= a->n_rows)
+        pack_task(p, 0, 0);
+    else
+        pool_run(p->device->pool, pack_task, p, divide_up(a->n_rows, p->pack_step));
+    for (int i = 0; i < p->n_packs && !packs_groups(p); i++)
+        p->packs[i].kernel->join_rows(p->packs[i].to, a->n_rows, a->parts[0].w->n_in, 0, a->n_rows);
 }
 
 void cpu_matmul(device *d, const matmul_args *a) {
