@@ -16,7 +16,7 @@ enum {
     LEAST_PIECE = 32 << 10, /* bytes of weights in a task that streams */
     MOST_PIECE = 512 << 10,
     TASKS_PER_THREAD = 6,
-    TALL_TASKS = 12,       /* of more than CPU_FEW_ROWS, which take longer than their weights do */
+    TALL_TASKS = 24,       /* of more than CPU_FEW_ROWS, which take longer than their weights do */
     PANELS_PER_THREAD = 3, /* fewer: what a task widens should serve many rows */
     PACK_ALONE = 1 << 14,  /* fewer floats are packed faster than a second run of the pool begins and ends */
     ALIGN = 64,
