@@ -413,6 +413,7 @@ struct device {
     char level[16];         /* "avx512" ... */
     int threads;
     bool exact;
+    bool is_host;      /* its memory is the host's: results may be written where the host wants them */
     bool has_packs;    /* its file of packed weights is of use: what is stored will hardly be read */
     bool keeps_pairs;  /* experts' scratch has a row for each row and each of its experts: [n_rows * top_k] */
     unsigned kv_types; /* 1 << kv_type for each that it reads and writes */

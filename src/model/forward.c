@@ -495,12 +495,13 @@ static forward *run_layers(forward *f, const step_input *in) {
     return last;
 }
 
-/* Logits of a block of rows, from the `done`th on. */
-static void run_block(forward *f, const step_input *in, int done) {
+/* Logits of a block of rows, from the `done`th on: to where they are wanted, or on a device with memory of its own to
+ * where they are fetched. */
+static void run_block(forward *f, const step_input *in, int done, float *logits) {
     const int left = in->n_logit_rows - done, n = left < f->dev->logit_rows ? left : f->dev->logit_rows;
     const size_t at = (size_t)done * (size_t)f->shape->vocabulary;
     run_final_norm(f, in->logit_rows + done, n);
-    run_head(f, n, in->digest ? in->digest->rows + at : f->logits);
+    run_head(f, n, in->digest ? in->digest->rows + at : f->dev->is_host ? logits + at : f->logits);
 }
 
 /* ---- the step behind this one ---- */
@@ -511,7 +512,7 @@ static void write_next(forward *f, const step_input *in) {
     const step_input *next = &f->expected->in;
     if (check_positions(f, next, NULL) != QP_OK || !(f->expected->name = f->dev->ops->expect(f->dev))) return;
     run_layers(f, next);
-    run_block(f, next, 0);
+    run_block(f, next, 0, NULL);
     f->dev->ops->expected(f->dev);
 }
 
@@ -559,8 +560,8 @@ static void run_logits(forward *f, const step_input *in, float *logits, bool has
     const int most = f->dev->logit_rows;
     for (int done = 0; done < in->n_logit_rows; done += most) {
         const int left = in->n_logit_rows - done, n = left < most ? left : most;
-        if (done || !has_first) run_block(f, in, done);
-        if (in->digest) continue;
+        if (done || !has_first) run_block(f, in, done, logits);
+        if (in->digest || f->dev->is_host) continue;
         write_next(f, in);
         fetch_logits(f, f->logits, logits + (size_t)done * (size_t)f->shape->vocabulary, 0, n);
     }

@@ -184,6 +184,7 @@ qp_status cpu_open(device **out, const dev_options *options, qp_error *err) {
     c->head = (device){.ops = &ops,
                        .name = "cpu",
                        .exact = options->exact,
+                       .is_host = true,
                        .kv_types = (1 << KV_TYPES) - 1,
                        .most_rows = STEP_ROWS,
                        .logit_rows = LOGIT_ROWS};

@@ -8,7 +8,7 @@
 
 enum {
     PIECE = 8192,      /* values of a task */
-    ALONE = 4 * PIECE, /* so many are not worth a second thread */
+    ALONE = 2 * PIECE, /* so many are not worth a second thread */
 };
 
 typedef struct job {
