@@ -109,6 +109,9 @@ def test_streams_over_http(server, path):
     for _ in range(12):
         times, text = stream(server, f"/{path}?prompt=Once+upon+a+time&n=80")
         assert len(text) > 50
+        if len(times) < 20:  # a reader that had no turn gets what came meanwhile as one event; that is no good try
+            tries.append((0, float("inf"), 0))
+            continue
         gaps = sorted(b - a for a, b in zip(times, times[1:]))
         median, p99 = statistics.median(gaps), gaps[int(0.99 * len(gaps))]
         burst = (times[-1] - times[-9]) / 8
@@ -116,8 +119,9 @@ def test_streams_over_http(server, path):
         if p99 / median < 8 and burst / median > 0.4:
             break
     print(f"{path}: median gap, p99 gap, mean of the last eight in ms:", tries)
-    assert min(p99 / median for median, p99, _ in tries) < 8, tries
-    assert max(burst / median for median, _, burst in tries) > 0.4, tries
+    good = [(median, p99, burst) for median, p99, burst in tries if median]
+    assert min(p99 / median for median, p99, _ in good) < 8, tries
+    assert max(burst / median for median, _, burst in good) > 0.4, tries
     wait_until(lambda: get(server, "/stats")["running"] == 0)
 
 

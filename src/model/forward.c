@@ -44,7 +44,8 @@ static qp_status take_all(forward *f, qp_error *err) {
     for (int i = 0; i < BUF_COUNT; i++) ERR_TRY(take_floats(f, &f->buffers[i], rows, (size_t)f->plan->width[i], err));
     if (f->has_head) {
         ERR_TRY(take_floats(f, &f->picked, (size_t)f->dev->logit_rows, (size_t)f->shape->hidden, err));
-        ERR_TRY(take_floats(f, &f->logits, (size_t)f->dev->logit_rows, (size_t)f->shape->vocabulary, err));
+        if (!f->dev->is_host)
+            ERR_TRY(take_floats(f, &f->logits, (size_t)f->dev->logit_rows, (size_t)f->shape->vocabulary, err));
     }
     ERR_TRY(take_floats(f, &f->low, rows, LORA_MAX_RANK, err));
     ERR_TRY(take_floats(f, &f->tuning, rows, tunes(f->shape), err));

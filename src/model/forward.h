@@ -17,7 +17,8 @@ typedef struct forward {
     int max_rows;
     float *buffers[BUF_COUNT]; /* device memory, [max_rows][plan->width] */
     float *low;                /* device memory: rows of an adapter's low rank */
-    float *picked, *logits;    /* device memory: rows of a block of logits before and after the head, if it has that */
+    float *picked, *logits;    /* device memory: rows of a block of logits before and after the head, if it has that; on
+                                  the host they go to where they are wanted at once */
     float *cos[SHAPE_MAX_ROPES], *sin[SHAPE_MAX_ROPES]; /* device memory, [max_rows][rot_dims / 2] */
     float *host_cos, *host_sin, *inv_freq;              /* [max_rows][rot_dims / 2] twice, [rot_dims / 2] */
     int64_t *positions;                                 /* [max_rows] */

@@ -54,8 +54,7 @@ void cuda_expected(device *d) {
     a->graph = launch_find_graph(q);
     a->is_there = !a->is_too_much && a->ids_bytes && a->graph && a->graph->exec && c->failure.code == QP_OK;
     a->is_open = false;
-    q->used = q->table_used = 0;
-    q->n_recent = 0;
+    launch_clear(q);
     close_list(q);
     c->waiting_behind = c->waiting;
     c->waiting = c->waiting_before;

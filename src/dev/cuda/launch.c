@@ -240,6 +240,11 @@ static void submit_list(cuda_device *c, launch_graph *g) {
     }
 }
 
+void launch_clear(launch_queue *q) {
+    q->used = q->table_used = 0;
+    q->n_recent = 0;
+}
+
 static void send_tables(cuda_device *c) {
     launch_queue *q = &c->queue;
     const int place = q->filling;
@@ -256,8 +261,7 @@ void launch_submit(cuda_device *c, launch_graph *known) {
     if (q->used) q->ahead.is_there = false;
     if (q->table_used && c->failure.code == QP_OK) send_tables(c);
     if (q->used && c->failure.code == QP_OK) submit_list(c, known ? known : launch_find_graph(q));
-    q->used = q->table_used = 0;
-    q->n_recent = 0;
+    launch_clear(q);
 }
 
 void launch_flush(cuda_device *c) {
@@ -265,6 +269,5 @@ void launch_flush(cuda_device *c) {
     launch_settle(c);
     if (!q->ahead.is_open) return launch_submit(c, NULL);
     q->ahead.is_too_much = true;
-    q->used = q->table_used = 0;
-    q->n_recent = 0;
+    launch_clear(q);
 }

@@ -211,6 +211,8 @@ const void *launch_table_done(struct cuda_device *c, void *host, size_t bytes);
 const void *launch_table_of(struct cuda_device *c, const void *from, size_t bytes);
 /* Submits all that is queued; while a step is written down that is expected, this is too much to be. */
 void launch_flush(struct cuda_device *c);
+/* Forgets the list and its tables. */
+void launch_clear(launch_queue *q);
 /* What is held is appended. */
 void launch_settle(struct cuda_device *c);
 /* The graph of the list as it is; NULL: it has none. */
