@@ -73,12 +73,12 @@ static inline void quantize(int8_t q[PACK_DEPTH], float *d, const float *x) {
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(best), _mm256_extractf128_ps(best, 1));
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     const float most = _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-    const __m256 inverse = _mm256_set1_ps(most > 0 ? 127 / most : 0);
+    const __m256 inverse = _mm256_set1_ps(pack_inverse(most));
     const __m256i low = _mm256_packs_epi32(to_whole(x, inverse), to_whole(x + 8, inverse));
     const __m256i high = _mm256_packs_epi32(to_whole(x + 16, inverse), to_whole(x + 24, inverse));
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     _mm256_storeu_si256((void *)q, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order));
-    *d = _mm256_movemask_ps(bad) ? NAN : most / 127;
+    *d = _mm256_movemask_ps(bad) ? NAN : most / PACK_MOST;
 }
 
 #define STRIPS(name, bits, has_table, halves)                                                                          \

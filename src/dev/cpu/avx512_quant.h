@@ -60,10 +60,25 @@ static inline fvec f_power(const uint8_t *from) {
 static inline void quantize(int8_t q[PACK_DEPTH], float *d, const float *x) {
     const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + LANES);
     const float most = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
-    const __m512 inverse = _mm512_set1_ps(most > 0 ? 127 / most : 0);
+    const __m512 inverse = _mm512_set1_ps(pack_inverse(most));
     _mm_storeu_si128((void *)q, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(a, inverse))));
     _mm_storeu_si128((void *)(q + LANES), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(b, inverse))));
-    *d = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) ? NAN : most / 127;
+    *d = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) ? NAN : most / PACK_MOST;
 }
+
+/* What the sums of pairs begin with (quant_pairs.inc), less MAGIC: of each two lines of four activations, x2 (x1 +
+ * 128). */
+static inline int32_t pair_start(const int8_t *q) {
+    __m256i sums = _mm256_setzero_si256(); /* in the upper half of each 128 bits */
+    for (int i = 0; i < PACK_DEPTH; i += 16) {
+        const __m256i lines = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)(q + i)));
+        const __m256i first = _mm256_shuffle_epi32(lines, _MM_SHUFFLE(1, 0, 1, 0));
+        const __m256i products = _mm256_madd_epi16(_mm256_add_epi16(first, _mm256_set1_epi16(128)), lines);
+        sums = _mm256_add_epi32(sums, products);
+    }
+    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    return -_mm_extract_epi32(four, 2) - _mm_extract_epi32(four, 3);
+}
+#define PAIR_START(q) (MAGIC + pair_start(q))
 
 #endif

@@ -49,6 +49,7 @@ static inline void dots_once(dots *sum, ivec codes, const int8_t *x) {
 
 #include "quant_terms.inc"
 #include "quant_acts.inc"
+#include "quant_pairs.inc"
 #include "quant_matmul.inc"
 #include "quant_tall.inc"
 #include "quant_unpack.inc"
@@ -182,10 +183,13 @@ static rows_fn *const row_kernels[2][3][2][2] = {
     {ROWS_OF(3, 1), ROWS_OF(3, 2), ROWS_OF(3, 4)},
 };
 
+#include "quant_pair_panel.inc"
+
 static void group_rows(const rows_job *j, const quant_run *run, float *const *parked) {
     for (int row = 0, left = j->n_rows; left;) {
         const int size = left >= 4 ? 2 : left >> 1;
-        row_kernels[j->n_tiles > 1][size][j->halves][j->has_rest](j, row, parked);
+        (j->has_pairs ? pair_kernels[j->n_tiles > 1][size]
+                      : row_kernels[j->n_tiles > 1][size][j->halves])[j->has_rest](j, row, parked);
         row += 1 << size;
         left -= 1 << size;
     }
@@ -198,7 +202,7 @@ static void group_rows(const rows_job *j, const quant_run *run, float *const *pa
 static void run(const cpu_matmul_block *b) {
     if (b->n_packed > TALLEST)
         run_panels(b);
-    else if (b->single.ahead && b->n_rows > PASS_ROWS)
+    else if (b->ways.ahead && b->n_rows > PASS_ROWS)
         run_passes(b);
     else if (b->n_rows < TALLEST / 2)
         run_stream(b);

@@ -142,12 +142,12 @@ static qp_status choose_level(cpu_device *c, const dev_options *options, qp_erro
     cpu_detect(&features);
     int index;
     ERR_TRY(cpu_level_find(&index, options->cpu_level, &features, err));
-    c->single = cpu_level_single(&features);
+    c->ways = cpu_level_ways(&features);
     for (;;) {
         bool right;
         set_level(c, index, &features);
         ERR_TRY(cpu_matmul_check(&right, &c->matmul, err));
-        if (right) return QP_OK;
+        if (right) return cpu_matmul_tune(&c->ways, &c->matmul, err);
         if (options->cpu_level)
             return err_set(err, QP_UNSUPPORTED, 0, "cpu level: %s multiplies wrongly on this machine",
                            options->cpu_level);

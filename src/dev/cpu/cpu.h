@@ -14,11 +14,13 @@
 
 /* ---- matrix products ---- */
 
-/* How packed weights of a single row are read: several tiles side by side, or one after the other. */
-typedef struct cpu_single {
+/* What this processor likes, of ways that give the same bits. Packed weights of a single row are read several tiles
+ * side by side, or one after the other. */
+typedef struct cpu_ways {
     bool one_stream;
     size_t ahead; /* of one stream: bytes that it is told about in advance; 0: the processor fetches better by itself */
-} cpu_single;
+    bool pairs;   /* many rows multiply sums of two inputs (quant_pairs.inc) */
+} cpu_ways;
 
 /* What one task computes: out[row][column] (+)= W[column] . x[row] + bias[column] for all rows and columns below. */
 typedef struct cpu_matmul_block {
@@ -31,8 +33,8 @@ typedef struct cpu_matmul_block {
     float *out;        /* of row 0, column 0 */
     int64_t out_stride;
     bool add;
-    cpu_single single; /* the device's */
-    void *scratch;     /* of this worker, scratch_bytes of it */
+    cpu_ways ways; /* the device's */
+    void *scratch; /* of this worker, scratch_bytes of it */
     /* Gated products: `gate` gets n values of this one's and of up's, and what it makes of them goes to `out`. */
     const dev_weight *up; /* NULL: not gated */
     const float *up_bias;
@@ -80,6 +82,7 @@ typedef struct cpu_matmul_kernel {
     void (*pack_rows)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end,
                       const int32_t *order);
     void (*join_rows)(void *to, int n_rows, int64_t n_in, int begin, int end);
+    bool has_pairs; /* run looks at ways.pairs */
 } cpu_matmul_kernel;
 
 typedef struct cpu_matmul_ops {
@@ -179,7 +182,7 @@ const cpu_level *cpu_level_at(int index);
 /* The level of that name, or the best one for NULL; QP_BAD_ARGUMENT names those that this machine has. */
 qp_status cpu_level_find(int *index, const char *name, const cpu_features *features, qp_error *err);
 /* How the processor reads fastest. */
-cpu_single cpu_level_single(const cpu_features *features);
+cpu_ways cpu_level_ways(const cpu_features *features);
 
 /* ---- the device ---- */
 
@@ -196,7 +199,7 @@ typedef struct cpu_device {
     cpu_matmul_ops matmul;
     cpu_row_ops row;
     cpu_attend_ops attend;
-    cpu_single single;
+    cpu_ways ways;
     uint8_t *scratch; /* [threads][scratch_bytes] */
     size_t scratch_bytes;
     uint8_t *packed; /* activations as the matrix kernels want them */
@@ -222,6 +225,9 @@ const cpu_matmul_kernel *cpu_matmul_ahead(const cpu_device *c, const dev_weight 
 qp_status cpu_matmul_reserve(cpu_device *c, int max_rows, int64_t max_in, qp_error *err);
 /* cpu_check.c: small products through the `fast` kernels and through ref's; *right tells whether they agree. */
 qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err);
+
+/* cpu_tune.c: sets what of `ways` only a clock can tell. */
+qp_status cpu_matmul_tune(cpu_ways *ways, const cpu_matmul_ops *ops, qp_error *err);
 /* cpu_rows.c */
 void cpu_embed(device *d, const embed_args *a);
 void cpu_norm(device *d, const norm_args *a);

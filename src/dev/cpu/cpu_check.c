@@ -64,7 +64,7 @@ static qp_status compare(bool *right, const cpu_matmul_kernel *kernel, trial *t,
 
 enum { PACKED_IN = 96, BLOCK = 32, BLOCK_BYTES = 2 + BLOCK, ONE_F16 = 0x3C00 };
 
-/* Whole numbers below 128, one of 127 in every block: rounding to 8 bits changes none of them. */
+/* Whole numbers up to PACK_MOST, one of it in every block: rounding to 8 bits changes none of them. */
 typedef struct packed_trial {
     uint8_t weights[N_OUT * PACKED_IN / BLOCK * BLOCK_BYTES]; /* Q8_0 */
     float x[MOST_ROWS * PACKED_IN], out[MOST_ROWS * N_OUT], row[PACKED_IN];
@@ -79,7 +79,7 @@ static void fill_packed(packed_trial *t) {
     }
     for (int i = 0; i < MOST_ROWS * PACKED_IN; i++) {
         state = state * 1664525u + 1013904223u;
-        t->x[i] = i % BLOCK ? (float)((int)(state >> 24) - 128) * 0.99f : 127;
+        t->x[i] = i % BLOCK ? (float)((int)(state >> 24) - 128) * 0.87f : PACK_MOST;
         t->x[i] = rintf(t->x[i]);
     }
 }

@@ -85,7 +85,7 @@ qp_status cpu_level_find(int *index, const char *name, const cpu_features *featu
 }
 
 /* Of AMD's, those since Zen 5 have AVX-VNNI. */
-cpu_single cpu_level_single(const cpu_features *features) {
+cpu_ways cpu_level_ways(const cpu_features *features) {
     enum { ZEN_5_AHEAD = 8192 };
-    return (cpu_single){is_amd(features), is_amd(features) && features->avxvnni ? ZEN_5_AHEAD : 0};
+    return (cpu_ways){is_amd(features), is_amd(features) && features->avxvnni ? ZEN_5_AHEAD : 0, false};
 }

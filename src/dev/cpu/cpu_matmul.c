@@ -201,7 +201,7 @@ static void matmul_task(void *context, int64_t task, int worker) {
         .out = c->part->out,
         .out_stride = c->part->out_stride,
         .add = c->part->add,
-        .single = p->device->single,
+        .ways = p->device->ways,
         .scratch = cpu_scratch(p->device, worker),
     };
     if (p->n_cuts < p->args->n_parts) {

@@ -22,11 +22,11 @@ typedef struct world {
     double expected[MOST_ROWS * MOST_OUT], bound[MOST_ROWS * MOST_OUT];
 } world;
 
-/* In every 32 of them, in any order, is a 127 or -127 with all but certainty. */
+/* In every 32 of them, in any order, is a PACK_MOST or the opposite with all but certainty. */
 static float random_x(size_t i, bool whole) {
     const uint32_t bits = sample_bits(21, i);
     if (!whole) return (float)((double)bits / 2147483648.0 - 1);
-    const int value = bits % 3 == 0 ? 127 : (int)(bits >> 8) % 128;
+    const int value = bits % 3 == 0 ? PACK_MOST : (int)(bits >> 8) % (PACK_MOST + 1);
     return (float)(bits & 0x80 ? -value : value) / 64;
 }
 
@@ -46,7 +46,7 @@ static void expect(world *w) {
                 most = fmax(most, fabs(x));
             }
             w->expected[i] = sum + (double)w->bias[column] + (double)w->before[i];
-            w->bound[i] = size * most * (w->whole ? 0x1p-11 : 0x1p-11 + 0.5 / 127) + 1e-5;
+            w->bound[i] = size * most * (w->whole ? 0x1p-11 : 0x1p-11 + 0.5 / PACK_MOST) + 1e-5;
         }
     }
 }
@@ -96,21 +96,22 @@ static void check_cuts(device *d, world *w, const dev_weight *weight) {
     }
 }
 
-/* Weights of few rows may be read in several ways, whatever this processor likes: no bit may change. */
-static void check_streams(device *d, world *w, const dev_weight *weight) {
-    static const cpu_single ways[] = {{false, 0}, {true, 0}, {true, 4096}};
-    static const int rows[] = {1, 6, 9, 15, 16};
-    float whole[16 * MOST_OUT];
-    const cpu_single own = cpu_of(d)->single;
+/* Weights may be read in several ways, whatever this processor likes: no bit may change. */
+static void check_ways(device *d, world *w, const dev_weight *weight) {
+    static const cpu_ways ways[] = {{false, 0, true}, {true, 0, false}, {true, 4096, true}};
+    static const int rows[] = {1, 6, 9, 15, 16, MOST_ROWS};
+    enum { N_ROWS = sizeof rows / sizeof *rows };
+    float whole[MOST_ROWS * MOST_OUT];
+    const cpu_ways own = cpu_of(d)->ways;
     memcpy(whole, w->out, sizeof whole);
-    for (size_t i = 0; i < 3 * 5; i++) {
-        const int n = rows[i % 5] < w->n_rows ? rows[i % 5] : w->n_rows;
+    for (size_t i = 0; i < 3 * N_ROWS; i++) {
+        const int n = rows[i % N_ROWS] < w->n_rows ? rows[i % N_ROWS] : w->n_rows;
         reset(w);
-        cpu_of(d)->single = ways[i / 5];
+        cpu_of(d)->ways = ways[i / N_ROWS];
         multiply(d, w, weight, 0, n);
         assert_memory_equal(w->out, whole, (size_t)n * (size_t)weight->n_out * sizeof *whole);
     }
-    cpu_of(d)->single = own;
+    cpu_of(d)->ways = own;
 }
 
 static void check_weight(device *d, world *w, bool packed) {
@@ -123,7 +124,7 @@ static void check_weight(device *d, world *w, bool packed) {
     multiply(d, w, &weight, 0, w->n_rows);
     check_values(d, w, weight.packed ? "packed" : "unpacked");
     check_cuts(d, w, &weight);
-    check_streams(d, w, &weight);
+    check_ways(d, w, &weight);
     d->ops->weight_close(d, &weight);
 }
 
@@ -206,7 +207,7 @@ static double one_digit_loses(world *w) {
                     most = fmax(most, fabs((double)*x));
                     size += (double)weight * (double)weight;
                 }
-                total += size * (most / 127) * (most / 127) / 12;
+                total += size * (most / PACK_MOST) * (most / PACK_MOST) / 12;
             }
     }
     return total / (double)(m->n_out * w->n_rows);

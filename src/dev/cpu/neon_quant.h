@@ -79,12 +79,12 @@ static inline int16x4_t to_whole(const float *x, float inverse) {
 static inline void quantize(int8_t q[PACK_DEPTH], float *d, const float *x) {
     float32x4_t best = vdupq_n_f32(0);
     for (int i = 0; i < PACK_DEPTH; i += LANES) best = vmaxq_f32(best, vabsq_f32(vld1q_f32(x + i)));
-    const float most = vmaxvq_f32(best), inverse = most > 0 ? 127 / most : 0;
+    const float most = vmaxvq_f32(best), inverse = pack_inverse(most);
     for (int i = 0; i < PACK_DEPTH; i += 8) {
         const int16x8_t eight = vcombine_s16(to_whole(x + i, inverse), to_whole(x + i + 4, inverse));
         vst1_s8(q + i, vqmovn_s16(eight));
     }
-    *d = most / 127;
+    *d = most / PACK_MOST;
 }
 
 #endif

@@ -35,13 +35,23 @@ static size_t header_bytes(const quant_run *r, int span) {
     return 0;
 }
 
+static bool has_minima(const quant_run *r) {
+    return r->scales == QUANT_SCALES_ZERO || r->scales == QUANT_SCALES_MIN || r->scales == QUANT_SCALES_SUPER_MIN;
+}
+
+/* Where something is taken off anyway, what is left of the codes is as small as can be. */
 static int base_of(const quant_run *r) {
     if (r->bits == 8 || r->table) return 128;
+    if (has_minima(r)) return 1 << (r->bits - 1);
     return r->zero > 0 && r->zero <= 128 ? r->zero : 0;
 }
 
-static bool has_minima(const quant_run *r) {
-    return r->scales == QUANT_SCALES_ZERO || r->scales == QUANT_SCALES_MIN || r->scales == QUANT_SCALES_SUPER_MIN;
+static bool is_narrow(const quant_run *r, int base) {
+    for (int i = 0; i < 1 << r->bits; i++) {
+        const int code = (r->table ? r->table[i] : i) - base;
+        if (code < -PACK_NARROW || code >= PACK_NARROW) return false;
+    }
+    return true;
 }
 
 static bool has_variant(const quant_run *r) {
@@ -85,6 +95,7 @@ static cpu_packed *plan_runs(const quant_matrix *m, int n_runs) {
         r->base = base_of(&r->is);
         r->rest = (float)(r->is.zero - r->base);
         r->has_rest = has_minima(&r->is) || r->is.zero != r->base;
+        r->is_narrow = is_narrow(&r->is, r->base);
         const size_t spans = (size_t)((r->is.end - r->is.begin) / r->span);
         p->tile_bytes += spans * (r->header_bytes + (size_t)(r->span / PACK_DEPTH) * pack_code_bytes(r));
     }

@@ -23,6 +23,13 @@
 /* PACK_LAYOUT: of what is told above; another number with each change, for files that keep packed weights. */
 enum { PACK_COLUMNS = QUANT_TILE_ROWS, PACK_DEPTH = QUANT_TILE_DEPTH, PACK_LINE = 64, PACK_LAYOUT = 1 };
 
+/* The greatest whole number of activations: with a code of 5 bits added it still fits a byte (quant_pairs.inc). */
+enum { PACK_MOST = 112, PACK_NARROW = 16 };
+
+/* What makes whole numbers of activations, given the greatest of their sizes. So small ones that this would be infinite
+ * count as zeros. */
+static inline float pack_inverse(float most) { return most > 0x1p-100f ? PACK_MOST / most : 0; }
+
 typedef struct pack_run {
     quant_run is;
     int span;            /* inputs */
@@ -32,6 +39,7 @@ typedef struct pack_run {
     int base;            /* what is taken off codes in whole numbers; they fit a byte with a sign then */
     float rest;          /* what the zero has more than that */
     bool has_rest;       /* something is taken off that needs the sum of the inputs: such a rest, or minima */
+    bool is_narrow;      /* codes less their base are at least -PACK_NARROW and less than PACK_NARROW */
 } pack_run;
 
 typedef struct cpu_packed {
@@ -57,6 +65,15 @@ typedef struct cpu_packed {
     X(6, 6, false, false)                                                                                              \
     X(6h, 6, false, true)                                                                                              \
     X(8, 8, false, false)
+
+/* Those of them whose codes may be narrow, without groups of 16: X(name, bits, has a table). */
+#define PACK_NARROW_VARIANTS(X)                                                                                        \
+    X(2, 2, false)                                                                                                     \
+    X(3, 3, false)                                                                                                     \
+    X(3t, 3, true)                                                                                                     \
+    X(4, 4, false)                                                                                                     \
+    X(4t, 4, true)                                                                                                     \
+    X(5, 5, false)
 
 /* Bytes of the codes of 32 inputs. */
 static inline size_t pack_code_bytes(const pack_run *r) { return (size_t)r->is.bits * PACK_LINE; }
