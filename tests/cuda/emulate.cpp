@@ -13,7 +13,7 @@
 
 enum { OLD_SHARED_BYTES = 96 << 10, SHARED_BYTES = 227 << 10, FIRST_FAST = 8 };
 enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, LAUNCH_FAILED = 719, TOO_MANY_TOGETHER = 720 };
-enum { ATTRIBUTE_TOGETHER = 2 };
+enum { ATTRIBUTE_TOGETHER = 2, ATTRIBUTE_CLUSTER = 4 };
 
 /* ---- the driver's interface ---- */
 
@@ -277,11 +277,6 @@ API int cuFuncSetAttribute(void *, int, int) {
     return SUCCESS;
 }
 
-API int cuOccupancyMaxActiveClusters(int *n, void *, const void *) {
-    *n = 0;
-    return SUCCESS;
-}
-
 /* ---- graphs: the launches that were captured, made again ---- */
 
 struct graph {
@@ -308,6 +303,15 @@ struct launch_how {
     unsigned n_attributes;
 };
 
+/* As many as there are multiprocessors for. */
+API int cuOccupancyMaxActiveClusters(int *n, void *, const launch_how *how) {
+    MAY_FAIL;
+    *n = 0;
+    for (unsigned i = 0; i < how->n_attributes; i++)
+        if (how->attributes[i].id == ATTRIBUTE_CLUSTER) *n = kind.multiprocessors / (int)how->attributes[i].value[0];
+    return SUCCESS;
+}
+
 API int cuLaunchKernelEx(const launch_how *how, void *function, void **given, void **) {
     const unsigned x = how->grid[0], y = how->grid[1], z = how->grid[2], threads = how->block[0];
     const unsigned shared_bytes = how->shared_bytes;
@@ -315,10 +319,13 @@ API int cuLaunchKernelEx(const launch_how *how, void *function, void **given, vo
     if (!x || !y || !z || y > 65535 || z > 65535 || !threads || threads > MOST_THREADS || threads % LANES ||
         shared_bytes > (unsigned)most_shared())
         return INVALID;
-    launch l = {function, {x, y, z}, threads, shared_bytes, false, {}};
-    for (unsigned i = 0; i < how->n_attributes; i++)
+    launch l = {function, {x, y, z}, threads, shared_bytes, false, 1, {}};
+    for (unsigned i = 0; i < how->n_attributes; i++) {
         l.together = l.together || (how->attributes[i].id == ATTRIBUTE_TOGETHER && how->attributes[i].value[0]);
+        if (how->attributes[i].id == ATTRIBUTE_CLUSTER) l.cluster = how->attributes[i].value[0];
+    }
     if (l.together && (y * z > 1 || x > (unsigned)kind.multiprocessors || x > MOST_TOGETHER)) return TOO_MANY_TOGETHER;
+    if (x % l.cluster || (l.cluster > 1 && !l.together)) return INVALID; /* a cluster's blocks are there at once */
     memcpy(l.given.bytes, given[0], sizeof l.given.bytes); /* the host keeps room behind every struct */
     if (!captured) return run_launch(&l);
     captured->launches = (launch *)realloc((void *)captured->launches, (captured->n + 1) * sizeof l);

@@ -128,6 +128,19 @@ void barrier_wait(uint32_t b, uint32_t parity);
 void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy);
 void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy, bool wanted);
 
+uint32_t cluster_rank();
+uint32_t cluster_blocks();
+void cluster_sync();
+void barrier_arrive(uint32_t b, uint32_t rank);
+void emulate_send(uint32_t to, const float *words, unsigned bytes, uint32_t barrier, uint32_t rank);
+static inline void send4(uint32_t to, float v, uint32_t barrier, uint32_t rank) {
+    emulate_send(to, &v, 4, barrier, rank);
+}
+static inline void send8(uint32_t to, float v, float w, uint32_t barrier, uint32_t rank) {
+    const float words[2] = {v, w};
+    emulate_send(to, words, 8, barrier, rank);
+}
+
 static inline bool agreed(bool said) { return said; }
 template <class T> static inline void find_now(T &) {}
 static inline uint32_t thread_now() { return threadIdx.x; }

@@ -41,11 +41,12 @@ struct counter {
     uint8_t count, pending, phase, is; /* pending: arrivals of `count`; is: MADE */
 };
 
-static counter *counter_at(uint32_t b) {
-    counter *c = (counter *)emulate_at(b, sizeof *c);
+static counter *counter_of(block *of, uint32_t b) {
+    counter *c = (counter *)(emulate_memory_of(of) + (emulate_at(b, sizeof *c) - emulated_shared));
     if (c->is != MADE) emulate_fault("a barrier has not been made");
     return c;
 }
+static counter *counter_at(uint32_t b) { return counter_of(emulate_here(), b); }
 
 static void end_phase(block *of, counter *c, uint32_t at) {
     if (c->pending || c->bytes) return;
@@ -59,17 +60,26 @@ void barrier_init(uint32_t b, int n) {
     memcpy(emulate_at(b, sizeof c), &c, sizeof c);
 }
 
-void barrier_expect(uint32_t b, int bytes) {
-    counter *c = counter_at(b);
+static void arrive(block *of, uint32_t b, int bytes) {
+    counter *c = counter_of(of, b);
     if (!c->pending) emulate_fault("more arrive at a barrier than it was made for");
     c->bytes += bytes;
     c->pending--;
-    end_phase(emulate_here(), c, b);
+    end_phase(of, c, b);
 }
+void barrier_expect(uint32_t b, int bytes) { arrive(emulate_here(), b, bytes); }
+void barrier_arrive(uint32_t b, uint32_t rank) { arrive(emulate_neighbour(rank), b, 0); }
 
 void barrier_wait(uint32_t b, uint32_t parity) {
     const counter *c = counter_at(b);
     while (c->phase == parity) emulate_sleep(b);
+}
+
+static void send(const bulk_copy &c) {
+    if (emulate_hurries())
+        emulate_deliver(c);
+    else
+        emulate_on_their_way().push_back(c);
 }
 
 void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t) {
@@ -78,11 +88,15 @@ void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier, 
     if ((unsigned)bytes > emulated_shared_bytes - (unsigned)(at - emulated_shared))
         emulate_fault("a copy in bulk is longer than the shared memory");
     counter_at(barrier);
-    const bulk_copy c = {emulate_here(), to, barrier, from, (unsigned)bytes};
-    if (emulate_hurries())
-        emulate_deliver(c);
-    else
-        emulate_on_their_way().push_back(c);
+    send({emulate_here(), to, barrier, from, (unsigned)bytes, {}});
+}
+
+void emulate_send(uint32_t to, const float *words, unsigned bytes, uint32_t barrier, uint32_t rank) {
+    bulk_copy c = {emulate_neighbour(rank), to, barrier, NULL, bytes, {}};
+    emulate_at(to, bytes);
+    counter_of(c.block, barrier);
+    memcpy(c.words, words, bytes);
+    send(c);
 }
 
 static void check_same(uint8_t (*slots)[EMULATED_SLOT]) {
@@ -101,7 +115,7 @@ void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier
 void emulate_deliver(const bulk_copy &c) {
     uint8_t *memory = emulate_memory_of(c.block);
     counter *at = (counter *)(memory + (c.barrier - SHARED_BASE));
-    memcpy(memory + (c.to - SHARED_BASE), c.from, c.bytes);
+    memcpy(memory + (c.to - SHARED_BASE), c.from ? c.from : c.words, c.bytes);
     at->bytes -= (int32_t)c.bytes;
     end_phase(c.block, at, c.barrier);
 }

@@ -77,6 +77,7 @@ struct block {
     std::vector<warp> warps;
     uint8_t *shared;
     unsigned n_live, n_at[BARRIERS], wanted[BARRIERS];
+    unsigned n_in_cluster, n_met; /* threads that wait for their cluster, and how often they have met there */
 };
 
 enum { STACK_BYTES = 128 << 10, COLOURS = 16, COLOUR = 1088, MOST_LOOKS = 1 << 20 };
@@ -119,6 +120,20 @@ block *emulate_here() { return all.now->block; }
 std::vector<bulk_copy> &emulate_on_their_way() { return all.on_their_way; }
 bool emulate_hurries() { return draw(256) < all.hurry; }
 uint8_t *emulate_memory_of(block *b) { return b->shared; }
+
+/* ---- clusters ---- */
+
+uint32_t cluster_blocks() { return all.what->cluster; }
+static unsigned number_of(const block *b) { return (unsigned)(b - all.blocks); }
+uint32_t cluster_rank() { return number_of(all.now->block) % all.what->cluster; }
+static block *first_of_cluster() { return all.now->block - cluster_rank(); }
+block *emulate_neighbour(uint32_t rank) {
+    if (all.what->cluster < 2) emulate_fault("a block without a cluster sends something");
+    if (rank >= all.what->cluster) emulate_fault("the cluster has no such block");
+    block *b = first_of_cluster() + rank;
+    if (!b->n_live) emulate_fault("a block of the cluster has ended");
+    return b;
+}
 
 static uint32_t bit() { return (uint32_t)1 << all.lane; }
 static void pause() { change(&all.now->contexts[all.lane], &all.scheduler); }
@@ -226,6 +241,17 @@ void emulate_barrier(int barrier, unsigned n) {
     if (!(all.now->runs & bit())) pause();
 }
 
+/* Waiting is looking: blocks of a cluster are few. */
+void cluster_sync() {
+    block *first = first_of_cluster();
+    const unsigned met = first->n_met;
+    if (++first->n_in_cluster == all.what->cluster * all.what->threads) {
+        first->n_in_cluster = 0;
+        first->n_met++;
+    }
+    while (first->n_met == met) look();
+}
+
 static void end_thread() {
     warp *w = all.now;
     block *b = w->block;
@@ -323,6 +349,7 @@ static void open_block(unsigned i, unsigned index) {
     b->warps.resize(l->threads / LANES);
     b->n_live = l->threads;
     std::fill_n(b->n_at, (int)BARRIERS, 0);
+    b->n_in_cluster = b->n_met = 0;
     memset(b->shared, 0xFF, l->shared_bytes);
     all.n_live += l->threads;
     for (unsigned w = 0; w < b->warps.size(); w++)

@@ -18,7 +18,8 @@ typedef void kernel(args);
 struct launch {
     void *function;
     unsigned grid[3], threads, shared_bytes;
-    bool together; /* all blocks are there at once */
+    bool together;    /* all blocks are there at once */
+    unsigned cluster; /* blocks of one */
     args given;
 };
 
@@ -42,8 +43,9 @@ struct own_copy {
 struct bulk_copy {
     struct block *block;
     uint32_t to, barrier;
-    const void *from;
+    const void *from; /* NULL: words are sent */
     unsigned bytes;
+    float words[2];
 };
 
 struct lane {
@@ -62,5 +64,7 @@ void emulate_wake(block *b, uint32_t address);
 /* To the block's memory, and its barrier is told. */
 void emulate_deliver(const bulk_copy &c);
 uint8_t *emulate_memory_of(block *b);
+/* Block `rank` of this one's cluster, which has not ended. */
+block *emulate_neighbour(uint32_t rank);
 
 #endif

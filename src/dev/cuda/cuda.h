@@ -86,6 +86,8 @@ typedef struct cuda_device {
     uint8_t *program_told;            /* what their blocks tell each other: two areas */
     size_t program_area;              /* bytes of each that may be used */
     uint32_t *program_met;            /* where their blocks meet */
+    unsigned program_cluster;         /* blocks of a cluster, */
+    unsigned program_blocks;          /* and of all clusters that are there at once */
     cuda_mixtures mixtures;
     cuda_waiting waiting_before, waiting_behind; /* the step that is expected; see cuda_ahead.c */
     /* See cuda_peer.c. */

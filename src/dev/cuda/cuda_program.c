@@ -49,8 +49,10 @@ typedef struct maker {
     program_stream *streams;
     int n_stages, n_streams;
     int n_rows;       /* 0: not known yet */
+    unsigned cluster; /* blocks of one */
     kernel_id kernel; /* by the layers' caches, once there is a layer */
-    int scratch, unit_bytes;
+    int scratch, squares, unit_bytes;
+    bool has_slices;           /* some stream's units differ */
     bool waits;                /* the next stage reads what others wrote */
     told_rows told[MOST_TOLD]; /* the newest ones */
     int n_told;
@@ -174,7 +176,7 @@ static void tell_products(maker *m, int first) {
         for (int part = 0; part < m->stages[i].is.product.n_parts; part++) tell_part(m, &m->stages[i], part);
 }
 
-static void need(maker *m, int scratch) { m->scratch = scratch > m->scratch ? scratch : m->scratch; }
+static void need(int *bytes, int wanted) { *bytes = wanted > *bytes ? wanted : *bytes; }
 
 static program_stream *add_stream(maker *m, const packed_args *p) {
     if (m->n_streams == MOST_STREAMS) return NULL;
@@ -185,6 +187,7 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
         s->n_tiles[i] = p->parts[i].n_tiles;
     }
     s->slices = packed_slices(p->units, p->n_units);
+    m->has_slices |= s->slices != NULL;
     s->tile_bytes = (uint32_t)p->tile_bytes;
     s->unit_bytes = p->most_unit_bytes;
     s->n_units = p->n_units;
@@ -220,8 +223,10 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
         s->is_placed = told->is_placed;
         hear(s);
     }
-    const bool lies = norm && (p->order || norm->rows || !program_keeps(p->n_rows, p->n_units));
-    need(m, program_product_bytes(p->n_rows, p->n_units, kind->sum, lies ? p->n_in : 0));
+    const int n_units = program_units(p->n_units, (int)m->cluster);
+    const bool lies = norm && (p->order || norm->rows || !program_keeps(p->n_rows, n_units));
+    need(&m->scratch, program_lay_room(&s->room, p->n_rows, n_units, kind->sum, p->n_in, lies));
+    need(&m->squares, p->n_rows * program_squares(p->n_units) * (int)sizeof(float));
     m->at += launch_bytes(head);
     return s;
 }
@@ -243,9 +248,10 @@ static const k_norm_args *take_norm(maker *m) {
     const launch_head *head = peek(m);
     const k_norm_args *norm = take(m, KERNEL_k_norm);
     if (!norm || norm->bias || norm->is_layer || norm->heads != 1 || norm->dim < NARROWEST || norm->dim % 4 ||
-        head->grid[1] > PROGRAM_ROWS)
+        head->grid[1] > PROGRAM_ROWS || (head->grid[1] > 1 && m->c->program_cluster < 2))
         return NULL;
     m->n_rows = (int)head->grid[1];
+    m->cluster = m->n_rows > 1 ? m->c->program_cluster : 1;
     return norm;
 }
 
@@ -382,7 +388,7 @@ static const float *take_attention(maker *m) {
     s->is_planned = is_planned(m, s);
     hear_heads(s, m);
     s->quads = count_quads(kind, a);
-    need(m, program_attend_bytes(s->dim, s->key_bits, s->value_bits, a->n_heads / a->n_kv_heads, s->quads));
+    need(&m->scratch, program_attend_bytes(s->dim, s->key_bits, s->value_bits, a->n_heads / a->n_kv_heads, s->quads));
     program_stage *last = a->n_splits > 1 ? add_merge(m, s) : s;
     if (!last) return NULL;
     tell_reader(m, last, PROGRAM_FOUND, a->out, (int64_t)a->n_heads * s->dim);
@@ -489,9 +495,12 @@ static void count_meetings(const maker *m) {
 
 /* Slots of a ring: what fits beside the scratch. */
 static bool fit(const maker *m, k_program_args *a, size_t *shared_bytes) {
-    const int taken = program_ring_at(m->n_streams, m->scratch), slots = PROGRAM_WARPS * m->unit_bytes;
+    const int taken = program_ring_at(m->n_streams, m->squares, m->scratch);
+    const int slots = PROGRAM_WARPS * m->unit_bytes;
     a->n_streams = m->n_streams;
+    a->has_slices = m->has_slices;
     a->scratch_bytes = m->scratch;
+    a->squares_bytes = m->squares;
     a->slot_bytes = m->unit_bytes;
     a->n_slots = (m->c->gpu.most_shared - taken) / slots;
     if (a->n_slots > PROGRAM_MOST_SLOTS) a->n_slots = PROGRAM_MOST_SLOTS;
@@ -522,7 +531,8 @@ static void replace(cuda_device *c, uint8_t *from, const maker *m, const k_progr
                               .arg_bytes = sizeof *a,
                               .shared_bytes = (uint32_t)shared_bytes,
                               .threads = PROGRAM_THREADS,
-                              .grid = {(uint32_t)c->gpu.multiprocessors, 1, 1},
+                              .grid = {m->cluster > 1 ? c->program_blocks : (uint32_t)c->gpu.multiprocessors, 1, 1},
+                              .cluster = (uint16_t)(m->cluster > 1 ? m->cluster : 0),
                               .together = true};
     const size_t left = q->used - (size_t)(m->at - q->list), bytes = launch_bytes(&head);
     memcpy(from, &head, sizeof head);
@@ -560,10 +570,33 @@ void cuda_program_shorten(cuda_device *c, int slot) {
 
 /* ---- life ---- */
 
+/* As many blocks to a cluster as leave few multiprocessors without one, or two. */
+static drv_result ask_clusters(cuda_device *c) {
+    const unsigned all = (unsigned)c->gpu.multiprocessors;
+    for (unsigned n = PACKED_SLICES; n > 1; n /= 2) {
+        int clusters = 0;
+        drv_attribute cluster = {.id = DRV_LAUNCH_CLUSTER, .value = {n, 1, 1}};
+        const drv_launch how = {.grid = {all / n * n, 1, 1},
+                                .block = {PROGRAM_THREADS, 1, 1},
+                                .shared_bytes = (unsigned)c->gpu.most_shared,
+                                .attributes = &cluster,
+                                .n_attributes = 1};
+        if (all < n) continue;
+        const drv_result result = c->drv.most_clusters(&clusters, c->kernels[KERNEL_k_program_plain], &how);
+        if (result) return result;
+        c->program_cluster = clusters ? n : 0;
+        c->program_blocks = (unsigned)clusters * n;
+        if (c->program_blocks * 8 >= all * 7) return 0;
+    }
+    return 0;
+}
+
 qp_status cuda_program_open(cuda_device *c, int programs, qp_error *err) {
     void *memory;
     if (c->gpu.major < 9 || !c->kernels[KERNEL_k_program_plain]) return QP_OK;
     const size_t areas = 2 * (size_t)AREA_BYTES, bytes = areas + (size_t)programs * PROGRAM_BYTES;
+    const drv_result asked = ask_clusters(c);
+    if (asked) return drv_failed(&c->drv, asked, "cuda: how many clusters run at once", err);
     ERR_TRY(cuda_take(c, &memory, bytes + 64, err));
     c->program_told = memory;
     c->program_area = AREA_BYTES;

@@ -10,13 +10,13 @@
 enum {
     PROGRAM_WARPS = 16,
     PROGRAM_THREADS = 32 * PROGRAM_WARPS,
-    PROGRAM_GROUPS = PROGRAM_WARPS / PACKED_SLICES, /* of warps that share a tile */
-    PROGRAM_ROWS = 4,                               /* of a step, at most */
-    PROGRAM_MOST_SLOTS = 6,                         /* of a warp's ring, a unit each */
-    PROGRAM_MOST_HEADS = 8,                         /* query heads of a KV head */
-    PROGRAM_PARTS = 4,                              /* of a product */
-    PROGRAM_MOST_QUADS = 4,                         /* of ATTEND_WARPS that attend, each to a page */
-    PROGRAM_FEW_QUADS = 2,                          /* where memory is slower than they are: float16 */
+    PROGRAM_ROWS = 4,       /* of a step, at most */
+    PROGRAM_MOST_SLOTS = 6, /* of a warp's ring, a unit each */
+    PROGRAM_MOST_HEADS = 8, /* query heads of a KV head */
+    PROGRAM_PARTS = 4,      /* of a product */
+    PROGRAM_MOST_QUADS = 4, /* of ATTEND_WARPS that attend, each to a page */
+    PROGRAM_FEW_QUADS = 2,  /* where memory is slower than they are: float16 */
+    PROGRAM_TURNS = 2,      /* of what blocks of a cluster send each other */
 };
 
 enum { PROGRAM_PRODUCT, PROGRAM_ATTEND, PROGRAM_MERGE, PROGRAM_GATE };
@@ -34,6 +34,13 @@ enum { PROGRAM_FOUND, PROGRAM_PAGES, PROGRAM_PAGE_SUMS };
 
 /* Caches of codes: X(elements of a head, bits of keys, of values). */
 #define PROGRAM_CODED_CACHES(X) X(128, 8, 8) X(128, 6, 6) X(128, 6, 4) X(64, 8, 8) X(64, 6, 6) X(64, 6, 4)
+
+/* Where a product's activations lie in the scratch, behind the sums: in bytes. */
+typedef struct program_room {
+    int32_t digits, scales, sums;
+    int32_t squares, x, weights; /* of what is normed there: sums of squares, the inputs, the norm's weights */
+    int32_t row;                 /* from a row's digits to the low ones */
+} program_room;
 
 typedef struct program_stage {
     int32_t what, waits;      /* waits: how often blocks have met when it begins; 0: it need not wait for others */
@@ -55,6 +62,8 @@ typedef struct program_stage {
     int32_t is_placed;            /* a product: inputs are told in the order of its weights */
     int32_t width;                /* a gate: of its rows */
     int32_t key_bits, value_bits; /* attention: of the cache's elements; 16: float16 */
+    program_room room;            /* a product */
+    int32_t unused;
     union {
         packed_args product;
         struct {
@@ -76,16 +85,15 @@ typedef struct program_stream {
     int32_t unused;
 } program_stream;
 
-/* A block's share of a stream; each block makes its own. */
+/* A cluster's share of a stream, tiles first .. end - 1; each block makes it anew. */
 typedef struct program_share {
-    const uint8_t *tile[PROGRAM_GROUPS]; /* the first one of each group of warps */
+    const uint8_t *tiles[PROGRAM_PARTS]; /* of parts that it has tiles of: where tile `first` would lie */
+    int32_t ends[PROGRAM_PARTS];         /* of those tiles, counted from `first` */
     const packed_slice_units *slices;
     uint32_t tile_bytes;
-    int32_t unit_bytes, n_units;
-    int32_t first, end;                /* the block's tiles */
-    int32_t apart, unused;             /* tiles from one of a group to its next one */
-    int32_t count[PROGRAM_GROUPS];     /* of the group's tiles in the part of its first one */
-    int32_t next_part[PROGRAM_GROUPS]; /* where it has more of them; 0: nowhere */
+    int32_t unit_bytes, n_units, n_parts, gates;
+    int32_t first, end;
+    int32_t first_unit, units; /* of a tile: the block's */
 } program_share;
 
 typedef struct k_program_args {
@@ -94,12 +102,13 @@ typedef struct k_program_args {
     uint32_t *met; /* [2], 0 between launches; then the area of the next one, and what the last one told in it */
     uint8_t *told; /* two areas */
     int64_t area_bytes, told_bytes;
-    int32_t n_stages, n_streams;
-    int32_t n_slots, slot_bytes; /* of a ring */
-    int32_t scratch_bytes, unused;
+    int32_t n_stages, n_streams, has_slices;
+    int32_t n_slots, slot_bytes;          /* of a ring */
+    int32_t scratch_bytes, squares_bytes; /* squares: of one turn */
+    int32_t unused;
 } k_program_args;
 
-/* ---- shared memory: barriers, state, two stages, shares of streams, scratch, rings ---- */
+/* ---- shared memory: barriers, state, two stages, shares of streams, squares, scratch, rings ---- */
 
 /* Where a warp's ring is: what is fetched next, and the slot that is read and filled next. */
 typedef struct program_warp {
@@ -110,6 +119,7 @@ typedef struct program_warp {
     int32_t slice_units;
     int32_t tiles_left, next_part, stream; /* tiles of the part, this one too */
     uint32_t slot, parity;
+    int32_t slice, group, group_shift; /* which the warp has, of 2 to the power of this groups */
 } program_warp;
 
 /* One of a block's items of attention: some pages of a KV head. */
@@ -127,12 +137,17 @@ typedef struct program_state {
     program_warp warps[PROGRAM_WARPS];
     packed_slice_units slices[2][PROGRAM_WARPS]; /* a warp's slice of a stream whose units differ; streams take turns */
     int32_t at[PROGRAM_WARPS];                   /* the stage that each warp has come to */
-    int32_t n_streams, n_slots, slot_bytes, unused;
-    uint32_t scratch, rings; /* where they begin */
+    int32_t n_streams, has_slices, n_slots, slot_bytes; /* has_slices: some stream's units differ */
+    int32_t slice_shift;    /* the block has 2 to the power of this of the slices, and the cluster all of them */
+    int32_t batches, norms; /* whose sums have met so far: of tiles, and of squares */
+    int32_t squares_bytes;
+    uint32_t squares, scratch, rings; /* where they begin */
+    int32_t unused[3];
+    /* Barriers: of sums that are sent here; of blocks to which they may be sent. */
+    uint64_t sums_met, ready[PROGRAM_TURNS], squares_met[PROGRAM_TURNS];
     uint32_t *met;
     int64_t told_shift; /* from the first area to this launch's */
-    const program_stream *streams;
-} program_state; /* what lies behind begins at a multiple of 16 */
+} program_state;        /* what lies behind begins at a multiple of 16 */
 
 enum {
     PROGRAM_SLOTS_BYTES = PROGRAM_WARPS * PROGRAM_MOST_SLOTS * 8, /* of barriers; likewise of what is in the slots */
@@ -142,8 +157,21 @@ enum {
 };
 
 PACKED_INLINE int program_up(int n) { return (n + 127) / 128 * 128; }
-PACKED_INLINE int program_ring_at(int n_streams, int scratch_bytes) {
-    return program_up(PROGRAM_SHARES + n_streams * (int)sizeof(program_share)) + program_up(scratch_bytes);
+PACKED_INLINE int program_squares_at(int n_streams) {
+    return program_up(PROGRAM_SHARES + n_streams * (int)sizeof(program_share));
+}
+PACKED_INLINE int program_scratch_at(int n_streams, int squares_bytes) {
+    return program_squares_at(n_streams) + program_up(PROGRAM_TURNS * squares_bytes);
+}
+PACKED_INLINE int program_ring_at(int n_streams, int squares_bytes, int scratch_bytes) {
+    return program_scratch_at(n_streams, squares_bytes) + program_up(scratch_bytes);
+}
+/* Units of a tile of which a block of a cluster has some slices, at most. */
+PACKED_INLINE int program_units(int n_units, int cluster) { return (n_units + cluster - 1) / cluster; }
+/* Tiles that a block finishes between two meetings: no more results than threads. */
+PACKED_INLINE int program_batch(int n_rows) { return n_rows > 2 ? 8 : 16; }
+PACKED_INLINE int program_part_bytes(int n_rows) {
+    return program_batch(n_rows) * PACKED_SLICES * n_rows * MATVEC_PART * 4;
 }
 /* Sums of squares of blocks of a unit's inputs: of a row, in fours. */
 PACKED_INLINE int program_squares(int n_units) { return (n_units + 3) / 4 * 4; }
@@ -152,10 +180,18 @@ enum { PROGRAM_PIECES = 1 };
 PACKED_INLINE int program_keeps(int n_rows, int n_units) {
     return n_rows * n_units * PACKED_UNIT <= PROGRAM_THREADS * 8 * PROGRAM_PIECES;
 }
-/* normed: inputs that lie there to be normed, or 0. */
-PACKED_INLINE int program_product_bytes(int n_rows, int n_units, int sum, int normed) {
-    return matvec_x_bytes(n_rows, n_units) + matvec_scale_bytes(n_rows, n_units, sum) +
-           matvec_part_bytes(n_rows, PROGRAM_GROUPS) + (n_rows * program_squares(n_units) + (n_rows + 1) * normed) * 4;
+/* n_units: of the block, of n_in inputs; lies: whether all inputs lie there to be normed. Returns the bytes of all. */
+PACKED_INLINE int program_lay_room(program_room *r, int n_rows, int n_units, int sum, int n_in, int lies) {
+    const int normed = lies ? n_in : 0;
+    r->row = n_units * PACKED_UNIT + 64;
+    r->digits = program_part_bytes(n_rows);
+    r->scales = r->digits + matvec_x_bytes(n_rows, n_units);
+    r->sums = r->scales + n_rows * n_units * 2 * 4;
+    r->squares = r->scales + matvec_scale_bytes(n_rows, n_units, sum);
+    const int squares = program_squares((n_in + PACKED_UNIT - 1) / PACKED_UNIT);
+    r->x = r->squares + n_rows * (squares > PROGRAM_WARPS ? squares : PROGRAM_WARPS) * 4;
+    r->weights = r->x + n_rows * normed * 4;
+    return r->weights + normed * 4;
 }
 /* Warps that make each new key, and each new value: of codes one for each block. */
 PACKED_INLINE int program_token_warps(int dim, int bits) { return bits == 16 ? 1 : dim / 32; }

@@ -24,6 +24,12 @@ __device__ __forceinline__ void block_squares(float sums[BLOCKS], const float v[
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) sums[b] = __fadd_rn(sums[b], __shfl_xor_sync(~0u, sums[b], step));
 }
+/* Of one. */
+__device__ __forceinline__ float block_square(const float v[NORM_PIECE]) {
+    float sum;
+    block_squares<1>(&sum, (const float(*)[NORM_PIECE])v);
+    return sum;
+}
 __device__ __forceinline__ int norm_blocks(int n_in) { return (n_in + NORM_BLOCK - 1) / NORM_BLOCK; }
 
 /* Sums of n blocks lie in fours, with zeros behind the last one. */

@@ -163,7 +163,7 @@ PACKED_INLINE int matvec_shared(int n_rows, int n_units, int sum, int unit_bytes
            matvec_part_bytes(n_rows, warp_groups) + PACKED_SLICES * warp_groups * depth * unit_bytes;
 }
 /* Units [first, next) of slice s: all kernels cut the same way. */
-PACKED_INLINE int packed_slice(int s, int n_units) { return s * n_units / PACKED_SLICES; }
+PACKED_INLINE int packed_slice(int s, int n_units) { return (int)((unsigned)(s * n_units) / PACKED_SLICES); }
 
 /* [PACKED_SLICES]; NULL: all units are of one kind, or some slice has too many. */
 static inline const packed_slice_units *packed_slices(const packed_unit *units, int n_units) {

@@ -109,16 +109,25 @@ template <class FAMILY, class CACHES> __device__ __forceinline__ void run_progra
         barrier_init(shared_address(program_shared()) + threadIdx.x * 8, 1);
     if (lane == 0) state.at[warp] = 0;
     if (threadIdx.x == 0) {
-        state.n_streams = a.n_streams, state.n_slots = a.n_slots, state.slot_bytes = a.slot_bytes;
-        state.scratch = program_ring_at(a.n_streams, 0);
-        state.met = a.met, state.streams = a.streams;
+        state.n_streams = a.n_streams, state.has_slices = a.has_slices;
+        state.n_slots = a.n_slots, state.slot_bytes = a.slot_bytes;
+        state.batches = state.norms = 0;
+        state.squares = program_squares_at(a.n_streams), state.squares_bytes = a.squares_bytes;
+        state.scratch = program_scratch_at(a.n_streams, a.squares_bytes);
+        state.met = a.met;
         state.told_shift = __ldcg(a.met + 2) ? a.area_bytes : 0;
-        state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.scratch_bytes);
+        state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.squares_bytes, a.scratch_bytes);
+        for (state.slice_shift = 3; PACKED_SLICES >> state.slice_shift < (int)cluster_blocks();) state.slice_shift--;
+        barrier_init(shared_address(&state.sums_met), 1);
+        for (int i = 0; i < PROGRAM_TURNS; i++) {
+            barrier_init(shared_address(&state.ready[i]), (int)cluster_blocks());
+            barrier_init(shared_address(&state.squares_met[i]), 1);
+        }
     }
     barriers_made();
     __syncthreads();
-    for (int i = threadIdx.x; i < a.n_streams; i += PROGRAM_THREADS) deal_tiles(i);
-    __syncthreads();
+    for (int i = threadIdx.x; i < a.n_streams; i += PROGRAM_THREADS) deal_tiles(a.streams[i], i);
+    cluster_sync();
     start_ring();
     forget_told(a.told + a.area_bytes - state.told_shift, (int64_t)__ldcg(a.met + 3) * 16);
     __syncthreads();

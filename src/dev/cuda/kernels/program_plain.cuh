@@ -14,6 +14,13 @@ struct plain_family {
         else
             run_product<UNITS, rows_dot<UNITS>>(stage);
     }
+    /* One row goes the way of several, by blocks alone. */
+    template <class UNITS> static __device__ __forceinline__ void with_rows(bool is_one, int stage) {
+        if (agreed(is_one))
+            run_product<UNITS, rows_dot<UNITS, block_meets>>(stage);
+        else
+            run_product<UNITS, rows_dot<UNITS>>(stage);
+    }
     static __device__ __forceinline__ void product(int stage, int kind, bool is_one) {
 #define X(bits, group, scales)                                                                                         \
     if (agreed(kind == PROGRAM_KIND(bits, group, PACKED_##scales)))                                                    \
@@ -22,8 +29,7 @@ struct plain_family {
 #undef X
 #define X(bits, group, scales)                                                                                         \
     if (agreed(kind == PROGRAM_KIND(bits, group, PACKED_##scales)))                                                    \
-        return run_product<same_units<bits, group, PACKED_##scales>,                                                   \
-                           rows_dot<same_units<bits, group, PACKED_##scales>>>(stage);
+        return with_rows<same_units<bits, group, PACKED_##scales>>(is_one, stage);
         PROGRAM_FLOATS(X)
 #undef X
         with<mixed_units_one>(is_one, stage);

@@ -8,63 +8,37 @@
 #define KERNELS_PROGRAM_PRODUCT_CUH
 
 #include "activate.cuh"
-#include "matvec.cuh"
-#include "norm.cuh"
 #include "unit_dot_one.cuh"
-#include "program_tell.cuh"
-
-enum {
-    PROGRAM_BATCH = MATVEC_BATCH * PROGRAM_GROUPS,
-    SUMS_BARRIER = 3, /* who finishes sums waits there for those who make their parts */
-};
-
-/* Where a product's activations and partial sums lie. */
-struct product_room {
-    uint32_t digits;
-    float *scales, *part, *x, *weights, *squares; /* x: what is normed, then the norm's weights and sums of squares */
-    int *sums;
-};
-
-template <int GROUP> __device__ __forceinline__ product_room make_product_room(const packed_args &a, uint8_t *scratch) {
-    product_room r;
-    r.digits = shared_address(scratch);
-    r.scales = (float *)(scratch + matvec_x_bytes(a.n_rows, a.n_units));
-    r.sums = (int *)(r.scales + a.n_rows * a.n_units * 2);
-    r.part = (float *)((uint8_t *)r.scales + matvec_scale_bytes(a.n_rows, a.n_units, GROUP));
-    r.squares = (float *)((uint8_t *)r.part + matvec_part_bytes(a.n_rows, PROGRAM_GROUPS));
-    r.x = r.squares + a.n_rows * program_squares(a.n_units);
-    r.weights = r.x + a.n_rows * a.n_in;
-    return r;
-}
+#include "program_meet.cuh"
 
 /* ---- activations ---- */
 
-/* Of pieces of rows, from k on. */
+/* Of pieces of rows, from the block's input k on. */
 template <int GROUP, int PIECES>
-__device__ __forceinline__ void put_digits(const packed_args &a, const product_room &r, const float v[PIECES][8],
-                                           const int row[PIECES], const int k[PIECES], const bool is_any[PIECES]) {
-    const int width = a.n_units * PACKED_UNIT;
+__device__ __forceinline__ void put_digits(const product_room &r, const float v[PIECES][8], const int row[PIECES],
+                                           const int k[PIECES], const bool is_any[PIECES]) {
     digit_row to[PIECES];
 #pragma unroll
     for (int p = 0; p < PIECES; p++)
-        to[p] = {r.digits + 2 * row[p] * (width + 64), (uint32_t)width + 64, r.scales + row[p] * a.n_units * 2,
-                 r.sums + row[p] * (width / GROUP)};
+        to[p] = {r.digits + 2 * row[p] * r.row, (uint32_t)r.row, r.scales + row[p] * r.units * 2,
+                 r.sums + row[p] * r.units * (PACKED_UNIT / GROUP)};
     store_digits<GROUP, PIECES>(v, to, k, is_any);
 }
 template <int GROUP>
-__device__ __forceinline__ void put_piece(const packed_args &a, const product_room &r, const float v[1][8], int row,
-                                          int k) {
+__device__ __forceinline__ void put_piece(const product_room &r, const float v[1][8], int row, int k) {
     const bool is_any = true;
-    put_digits<GROUP, 1>(a, r, v, &row, &k, &is_any);
+    put_digits<GROUP, 1>(r, v, &row, &k, &is_any);
 }
 
-/* Eight inputs of a row at a time, thread after thread. */
+/* Eight of the block's inputs of a row at a time, thread after thread. */
 struct piece {
     int row, k;
-    __device__ __forceinline__ explicit piece(int width) : row(0), k(threadIdx.x * 8) { settle(width); }
+    __device__ __forceinline__ explicit piece(int width) : row(width ? 0 : PROGRAM_ROWS), k(threadIdx.x * 8) {
+        settle(width);
+    }
     __device__ __forceinline__ void next(int width) { k += PROGRAM_THREADS * 8, settle(width); }
     __device__ __forceinline__ void settle(int width) {
-        while (k >= width) k -= width, row++;
+        while (row < PROGRAM_ROWS && k >= width) k -= width, row++;
     }
 };
 
@@ -80,13 +54,13 @@ __device__ __forceinline__ void read_order(int to[8], const int32_t *order) {
     to[4] = (int)high.x, to[5] = (int)high.y, to[6] = (int)high.z, to[7] = (int)high.w;
 }
 
-/* Inputs of a piece, as read_inputs has them, all asked for at once. */
-__device__ __forceinline__ void hear_inputs(float v[8], const packed_args &a, const piece &p, bool hears) {
-    const float *x = a.x + p.row * a.x_stride;
-    const bool is_straight = !a.order && p.k + 8 <= a.n_in && !(a.x_stride & 3);
-    if (all_say(is_straight)) return hear_eight(v, x + p.k, x + p.k + 4, hears, true, true);
+/* Inputs k .. k + 7 of a row, as read_inputs has them, all asked for at once. */
+__device__ __forceinline__ void hear_inputs(float v[8], const packed_args &a, int row, int k, bool hears) {
+    const float *x = a.x + row * a.x_stride;
+    const bool is_straight = !a.order && k + 8 <= a.n_in && !(a.x_stride & 3);
+    if (all_say(is_straight)) return hear_eight(v, x + k, x + k + 4, hears, true, true);
     if (hears) x = told_at(x);
-    hear_words(v, hears, [&](int i) { return look_at(a, x, p.k + i); });
+    hear_words(v, hears, [&](int i) { return look_at(a, x, k + i); });
 }
 
 /* Rows that lie as the weights want them: pieces of a thread are heard together. MAY_GAP: their order may have whole
@@ -95,10 +69,10 @@ template <int GROUP, bool IS_ONE, int PIECES, bool MAY_GAP>
 __device__ __forceinline__ void stage_straight(const program_stage &s, const product_room &r) {
     constexpr int STEP = PROGRAM_THREADS * 8;
     const packed_args &a = s.is.product;
-    const int width = a.n_units * PACKED_UNIT, n_rows = IS_ONE ? 1 : a.n_rows;
-    const bool has_gaps = MAY_GAP && agreed(a.n_in < width);
+    const int width = r.width, n_rows = IS_ONE ? 1 : a.n_rows;
+    const bool has_gaps = MAY_GAP && agreed(a.n_in < a.n_units * PACKED_UNIT);
 #pragma unroll 1
-    for (int first = threadIdx.x * 8; first < n_rows * width; first += PIECES * STEP) {
+    for (int first = threadIdx.x * 8; agreed(first < n_rows * width); first += PIECES * STEP) {
         float v[PIECES][8];
         const float *low[PIECES], *high[PIECES];
         int row[PIECES] = {}, k[PIECES], order[PIECES];
@@ -108,15 +82,31 @@ __device__ __forceinline__ void stage_straight(const program_stage &s, const pro
             k[i] = first + i * STEP, needs[i] = k[i] < n_rows * width;
             if (!IS_ONE)
                 for (; needs[i] && k[i] >= width; row[i]++) k[i] -= width;
-            low[i] = a.x + row[i] * a.x_stride + k[i], high[i] = low[i] + 4;
-            order[i] = has_gaps && needs[i] ? __ldg(a.order + k[i]) : 0;
+            low[i] = a.x + row[i] * a.x_stride + r.first + k[i], high[i] = low[i] + 4;
+            order[i] = has_gaps && needs[i] ? __ldg(a.order + r.first + k[i]) : 0;
         }
         hear_pieces<PIECES>(v, low, high, s.hears, needs, needs, [&](int i) {
             if (MAY_GAP) find_now(order[i]);
             return MAY_GAP && order[i] < 0;
         });
-        put_digits<GROUP, PIECES>(a, r, v, row, k, needs);
+        put_digits<GROUP, PIECES>(r, v, row, k, needs);
     }
+}
+
+/* The same of one row of which each thread has a piece at most: what leaves no choice is not looked for. */
+template <int GROUP> __device__ __forceinline__ void put_only(const product_room &r, const float v[1][8]) {
+    const digit_row to = {r.digits, (uint32_t)r.row, r.scales, r.sums};
+    const int k = threadIdx.x * 8;
+    const bool is_any = k < r.width;
+    store_digits<GROUP, 1>(v, &to, &k, &is_any);
+}
+template <int GROUP> __device__ __forceinline__ void stage_only(const program_stage &s, const product_room &r) {
+    const float *low = s.is.product.x + threadIdx.x * 8;
+    const bool needs = (int)threadIdx.x * 8 < r.width;
+    if (!agreed(needs)) return;
+    float v[1][8];
+    hear_eight(v[0], low, low + 4, s.hears, needs, needs);
+    put_only<GROUP>(r, v);
 }
 
 /* Rows of inputs are whole warps of pieces. Loops over inputs are not unrolled: what runs once a stage must not push
@@ -125,17 +115,21 @@ template <int GROUP, bool IS_ONE>
 __device__ __forceinline__ void stage_plain(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     constexpr int PIECES = IS_ONE ? 3 : 1;
-    const int width = a.n_units * PACKED_UNIT;
-    const bool is_whole = agreed(a.n_in == width && !a.order), is_placed = agreed(s.is_placed);
-    if (IS_ONE && is_whole && agreed(program_keeps(1, a.n_units))) return stage_straight<GROUP, IS_ONE, 1, false>(s, r);
+    const int width = r.width;
+    const bool is_whole = agreed(a.n_in == a.n_units * PACKED_UNIT && !a.order), is_placed = agreed(s.is_placed);
+    const bool is_short = IS_ONE && agreed(width <= PROGRAM_THREADS * 8);
+    if (is_short && is_whole) return stage_only<GROUP>(s, r);
+    if (is_short && is_placed) return stage_straight<GROUP, IS_ONE, 1, true>(s, r);
     if ((IS_ONE && is_whole) || is_placed) return stage_straight<GROUP, IS_ONE, PIECES, true>(s, r);
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
         float v[1][8];
-        hear_inputs(v[0], a, p, s.hears);
-        put_piece<GROUP>(a, r, v, p.row, p.k);
+        hear_inputs(v[0], a, p.row, r.first + p.k, s.hears);
+        put_piece<GROUP>(r, v, p.row, p.k);
     }
 }
+
+/* ---- norms ---- */
 
 /* The weights of a norm into shared memory, while others finish the stage before. */
 __device__ __forceinline__ void fetch_weights(const program_stage &s, float *to) {
@@ -152,21 +146,9 @@ __device__ __forceinline__ const float *normed_row(const program_stage &s, int r
     return s.is.product.x + (s.norm_rows ? __ldg(s.norm_rows + row) : row) * s.is.product.x_stride;
 }
 
-/* Of blocks of inputs that are normed, of each of which a lane has those from k on, the sums of squares. */
-template <int PIECES>
-__device__ __forceinline__ void put_squares(const packed_args &a, const product_room &r, const float v[PIECES][8],
-                                            const int row[PIECES], const int k[PIECES]) {
-    float sums[PIECES];
-    block_squares<PIECES>(sums, v);
-#pragma unroll
-    for (int i = 0; i < PIECES; i++)
-        if (threadIdx.x % 32 == 0 && k[i] < a.n_in)
-            put_block(r.squares + row[i] * program_squares(a.n_units), k[i] / NORM_BLOCK, norm_blocks(a.n_in), sums[i]);
-}
-
-__device__ __forceinline__ float row_scale(const program_stage &s, const product_room &r, int row) {
-    const packed_args &a = s.is.product;
-    return norm_scale(add_blocks(r.squares + row * program_squares(a.n_units), norm_blocks(a.n_in)), a.n_in, s.eps);
+__device__ __forceinline__ float row_scale(const program_stage &s, const float *squares, int row) {
+    const int n = s.is.product.n_in, blocks = norm_blocks(n);
+    return norm_scale(add_blocks(squares + row * program_squares(blocks), blocks), n, s.eps);
 }
 
 /* Eight inputs of a row that is normed, in the order of the weights; norm: its weights, or NULL. */
@@ -210,116 +192,141 @@ __device__ __forceinline__ float4 weights_at(const program_stage &s, int k) {
 /* Where threads have few pieces they keep them in registers, and their weights, which come before they are heard. Rows
  * are the first ones: to look up which would be waited for. */
 template <int GROUP> __device__ __forceinline__ void stage_kept(const program_stage &s, const product_room &r) {
-    constexpr int PIECES = PROGRAM_PIECES;
-    const packed_args &a = s.is.product;
-    const int width = a.n_units * PACKED_UNIT, n = a.n_in;
-    int row[PIECES], k[PIECES];
-    float v[PIECES][8];
-    float4 w[PIECES][2];
-    const float *low[PIECES], *high[PIECES];
-    bool is_any[PIECES], needs_low[PIECES], needs_high[PIECES];
-    piece p(width);
-#pragma unroll
-    for (int i = 0; i < PIECES; i++, p.next(width)) {
-        is_any[i] = p.row < a.n_rows;
-        row[i] = is_any[i] ? p.row : 0, k[i] = is_any[i] ? p.k : n;
-        needs_low[i] = k[i] < n, needs_high[i] = k[i] + 4 < n;
-        low[i] = a.x + row[i] * a.x_stride + k[i], high[i] = low[i] + 4;
-    }
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) w[i][0] = weights_at(s, k[i]), w[i][1] = weights_at(s, k[i] + 4);
-    hear_pieces<PIECES>(v, low, high, s.hears, needs_low, needs_high);
-    put_squares<PIECES>(a, r, v, row, k);
-    __syncthreads();
-    float scale = row_scale(s, r, row[0]);
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) {
-        if (i && row[i] != row[i - 1]) scale = row_scale(s, r, row[i]);
-        const float weights[8] = {w[i][0].x, w[i][0].y, w[i][0].z, w[i][0].w,
-                                  w[i][1].x, w[i][1].y, w[i][1].z, w[i][1].w};
-#pragma unroll
-        for (int j = 0; j < 8; j++) v[i][j] = __fmul_rn(__fmul_rn(v[i][j], scale), weights[j]);
-    }
-    put_digits<GROUP, PIECES>(a, r, v, row, k, is_any);
-}
-
-/* The same where weights have an order of their own: the thread's inputs go past shared memory, and what is asked for
- * in front of them is where it takes them from. */
-template <int GROUP> __device__ __forceinline__ void stage_sorted(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     const int n = a.n_in;
-    const piece p(a.n_units * PACKED_UNIT);
+    const piece p(r.width);
     const bool is_any = p.row < a.n_rows;
-    const int row = is_any ? p.row : 0, k = is_any ? p.k : n;
+    const squares_meeting met;
+    if (threadIdx.x == CLERK * 32) met.expect(n, a.n_rows);
+    if (!agreed(is_any)) return met.wait();
+    const int row = is_any ? p.row : 0, k = is_any ? r.first + p.k : n;
     const bool needs_low = k < n, needs_high = k + 4 < n;
     const float *low = a.x + row * a.x_stride + k;
-    int order[8];
-    read_order(order, a.order + (is_any ? p.k : 0));
-    fetch_weights(s, r.weights);
-    float v[1][8], *x = r.x + row * n;
+    const float4 w0 = weights_at(s, k), w1 = weights_at(s, k + 4);
+    float v[1][8];
     hear_eight(v[0], low, low + 4, s.hears, needs_low, needs_high);
-    if (needs_low) *(float4 *)(x + k) = make_float4(v[0][0], v[0][1], v[0][2], v[0][3]);
-    if (needs_high) *(float4 *)(x + k + 4) = make_float4(v[0][4], v[0][5], v[0][6], v[0][7]);
-    put_squares<1>(a, r, v, &row, &k);
-    wait_copies<0>();
-    __syncthreads();
-    norm_sorted(v[0], order, x, s.norm_weight ? r.weights : NULL, row_scale(s, r, row));
-    put_digits<GROUP, 1>(a, r, v, &row, &k, &is_any);
+    met.put(block_square(v[0]), row, k, is_any, n);
+    met.wait();
+    const float scale = row_scale(s, met.at, row);
+    const float weights[8] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
+#pragma unroll
+    for (int j = 0; j < 8; j++) v[0][j] = __fmul_rn(__fmul_rn(v[0][j], scale), weights[j]);
+    put_digits<GROUP, 1>(r, v, &row, &p.k, &is_any);
 }
 
-template <int GROUP> __device__ __forceinline__ void stage_normed(const program_stage &s, const product_room &r) {
+/* The same of one row, by a block alone: a warp has a block of inputs. */
+template <int GROUP> __device__ __forceinline__ void stage_only_kept(const program_stage &s, const product_room &r) {
+    const int k = threadIdx.x * 8, n = s.is.product.n_in;
+    const float *low = s.is.product.x + k;
+    const float4 w0 = weights_at(s, k), w1 = weights_at(s, k + 4);
+    float v[1][8];
+    hear_eight(v[0], low, low + 4, s.hears, k < n, k + 4 < n);
+    const float sum = block_square(v[0]);
+    if (threadIdx.x % 32 == 0) r.squares[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (!agreed(k < r.width)) return;
+    const float scale = norm_scale(add_blocks(r.squares, PROGRAM_WARPS), n, s.eps);
+    const float weights[8] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
+#pragma unroll
+    for (int j = 0; j < 8; j++) v[0][j] = __fmul_rn(__fmul_rn(v[0][j], scale), weights[j]);
+    put_only<GROUP>(r, v);
+}
+
+/* Where weights have an order of their own a block needs all inputs, so it has all squares, too. */
+__device__ __forceinline__ void keep_inputs(const packed_args &a, const product_room &r, const float v[1][8], int row,
+                                            int k) {
+    const int n = a.n_in, blocks = norm_blocks(n);
+    float *x = r.x + row * n + k;
+    if (k < n) *(float4 *)x = make_float4(v[0][0], v[0][1], v[0][2], v[0][3]);
+    if (k + 4 < n) *(float4 *)(x + 4) = make_float4(v[0][4], v[0][5], v[0][6], v[0][7]);
+    const float sum = block_square(v[0]);
+    if (threadIdx.x % 32 == 0 && k < n)
+        put_block(r.squares + row * program_squares(blocks), k / NORM_BLOCK, blocks, sum);
+}
+
+/* Where each thread has one piece at most: what is asked for in front of them is where it takes its own from. */
+template <int GROUP, class MEETS>
+__device__ __forceinline__ void stage_sorted(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
-    const int width = a.n_units * PACKED_UNIT, n = a.n_in;
-    if (agreed(!s.norm_rows && program_keeps(a.n_rows, a.n_units)))
-        return agreed(a.order) ? stage_sorted<GROUP>(s, r) : stage_kept<GROUP>(s, r);
+    const int n = a.n_in;
+    const piece heard(a.n_units * PACKED_UNIT), p = MEETS::IS_ALONE ? heard : piece(r.width);
+    const bool is_any = p.row < a.n_rows;
+    const int row = is_any ? p.row : 0;
+    const int from = heard.row < a.n_rows ? heard.row : 0, k = heard.row < a.n_rows ? heard.k : n;
+    const float *low = a.x + from * a.x_stride + k;
+    int order[8];
+    read_order(order, a.order + (is_any ? r.first + p.k : 0));
+    fetch_weights(s, r.weights);
+    float v[1][8];
+    hear_eight(v[0], low, low + 4, s.hears, k < n, k + 4 < n);
+    keep_inputs(a, r, v, from, k);
+    wait_copies<0>();
+    __syncthreads();
+    if (!agreed(is_any)) return;
+    norm_sorted(v[0], order, r.x + row * n, s.norm_weight ? r.weights : NULL, row_scale(s, r.squares, row));
+    put_digits<GROUP, 1>(r, v, &row, &p.k, &is_any);
+}
+
+/* However many pieces there are. */
+template <int GROUP> __device__ __forceinline__ void stage_laid(const program_stage &s, const product_room &r) {
+    const packed_args &a = s.is.product;
+    const int width = r.width, n = a.n_in;
     fetch_weights(s, r.weights);
     for (int row = 0; row < a.n_rows; row++) {
         const float *from = normed_row(s, row);
 #pragma unroll 1
         for (int k = threadIdx.x * 8; k / NORM_BLOCK * NORM_BLOCK < n; k += PROGRAM_THREADS * 8) {
-            float v[1][8], *x = r.x + row * n + k;
+            float v[1][8];
             hear_eight(v[0], from + k, from + k + 4, s.hears, k < n, k + 4 < n);
-            put_squares<1>(a, r, v, &row, &k);
-            if (k < n) *(float4 *)x = make_float4(v[0][0], v[0][1], v[0][2], v[0][3]);
-            if (k + 4 < n) *(float4 *)(x + 4) = make_float4(v[0][4], v[0][5], v[0][6], v[0][7]);
+            keep_inputs(a, r, v, row, k);
         }
     }
     wait_copies<0>();
     __syncthreads();
+    if (!width) return;
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
         float v[1][8];
-        norm_inputs(v[0], s, r, p.row, p.k, row_scale(s, r, p.row));
-        put_piece<GROUP>(a, r, v, p.row, p.k);
+        norm_inputs(v[0], s, r, p.row, r.first + p.k, row_scale(s, r.squares, p.row));
+        put_piece<GROUP>(r, v, p.row, p.k);
     }
+}
+
+/* Returns whether sums of squares have met so that they must be counted. */
+template <int GROUP, class MEETS>
+__device__ __forceinline__ bool stage_normed(const program_stage &s, const product_room &r) {
+    const packed_args &a = s.is.product;
+    const int units = a.order ? a.n_units : program_units(a.n_units, MEETS::blocks()); /* the same for all blocks */
+    const bool is_laid = agreed(s.norm_rows || !program_keeps(a.n_rows, units)), is_sorted = agreed(a.order);
+    if (is_laid)
+        stage_laid<GROUP>(s, r);
+    else if (is_sorted)
+        stage_sorted<GROUP, MEETS>(s, r);
+    else if constexpr (MEETS::IS_ALONE)
+        stage_only_kept<GROUP>(s, r);
+    else
+        stage_kept<GROUP>(s, r);
+    return !MEETS::IS_ALONE && !is_laid && !is_sorted;
 }
 
 /* ---- results ---- */
 
-/* Partial sums of a result, from that of the first slice on. */
-__device__ __forceinline__ float meet_slices(const float *from, int step) {
-    float sum = 0;
-#pragma unroll
-    for (int s = 0; s < PACKED_SLICES; s++) sum += from[s * step];
-    return sum;
-}
-
-/* Result i of those of a batch: what can be known before its sums are there. */
+/* Result i of those that the block finishes: what can be known before its sums are there. */
 struct output_place {
     int from;     /* its sum in the batch's partial ones */
     int out, row; /* of the part's, or of the gate's */
     int part;
     bool is_any;
 };
-template <bool IS_ONE>
-__device__ __forceinline__ output_place find_output(const program_stage &s, int i, int tile, int count) {
+template <bool IS_ONE, class BATCH>
+__device__ __forceinline__ output_place find_output(const program_stage &s, int i, const BATCH &batch) {
     const packed_args &a = s.is.product;
     const int n_rows = IS_ONE ? 1 : a.n_rows, twice = s.gates ? 1 : 0, r = i % PACKED_ROWS;
-    output_place o = {0, 0, 0, 0, i < (count >> twice) * n_rows * PACKED_ROWS};
+    output_place o = {0, 0, 0, 0, i < batch.mine(twice) * n_rows * PACKED_ROWS};
     int n = o.is_any ? i / PACKED_ROWS : 0;
     if (!IS_ONE) o.row = n % n_rows, n /= n_rows;
-    o.from = ((n << twice) * PACKED_SLICES * n_rows + o.row) * MATVEC_PART + r;
-    int t = (tile >> twice) + n;
+    o.from = ((n << twice) * PACKED_SLICES * n_rows + o.row) * MATVEC_PART + r % 8 * 2 + r / 8;
+    int t = (batch.first >> twice) + (o.is_any ? batch.number(n) : 0);
     if (!s.gates)
         for (; o.part < a.n_parts - 1 && t >= a.parts[o.part].n_tiles; o.part++) t -= a.parts[o.part].n_tiles;
     o.out = t * PACKED_ROWS + r;
@@ -328,22 +335,24 @@ __device__ __forceinline__ output_place find_output(const program_stage &s, int 
     return o;
 }
 
-/* Whether there are results of `count` tiles from `first` on. */
-template <bool IS_ONE> __device__ __forceinline__ bool has_outputs(const program_stage &s, int first, int count) {
-    return first < (s.gates ? count / 2 : count) * (IS_ONE ? 1 : s.is.product.n_rows) * PACKED_ROWS;
+/* Whether the block has results from `first` on. */
+template <bool IS_ONE, class BATCH>
+__device__ __forceinline__ bool has_outputs(const program_stage &s, int first, const BATCH &batch) {
+    return first < batch.mine(s.gates ? 1 : 0) * (IS_ONE ? 1 : s.is.product.n_rows) * PACKED_ROWS;
 }
 
 /* A result, with what it is added to. Of a gated product even tiles are the gate's, the odd one behind each is what it
  * gates. */
 template <bool IS_ONE> struct result {
-    output_place o;
-    int place; /* in a row of results of a gate, where the next product's order has them */
-    float before;
-    const float *before_at;
+    output_place o = {};
+    int place = 0; /* in a row of results of a gate, where the next product's order has them */
+    float before = 0;
+    const float *before_at = NULL;
 
     /* Result i, or none; by all lanes of a warp. */
-    __device__ __forceinline__ result(const program_stage &s, int i, int tile, int count)
-        : o(find_output<IS_ONE>(s, i, tile, count)), place(o.out), before(0), before_at(s.before) {
+    template <class BATCH> __device__ __forceinline__ void find(const program_stage &s, int i, const BATCH &batch) {
+        o = find_output<IS_ONE>(s, i, batch);
+        place = o.out, before_at = s.before;
         if (s.places) place = __ldg(s.places + o.out);
         const packed_part *parts = s.is.product.parts;
         if (!parts->add) return;
@@ -369,15 +378,15 @@ template <bool IS_ONE> struct result {
 /* ---- the stage ---- */
 
 /* How a warp multiplies a step of several rows: lane 4 g + t has row t. */
-template <class UNITS> struct rows_dot {
-    static constexpr bool is_one = false;
+template <class UNITS, class MEETS = cluster_meets> struct rows_dot {
+    typedef MEETS meets;
     x_view x[1];
     __device__ __forceinline__ rows_dot(const packed_args &a, const product_room &r) {
-        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, width = a.n_units * PACKED_UNIT;
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         const int column_row = min(g / 2, a.n_rows - 1), lane_row = min(t, a.n_rows - 1);
-        x[0].digits = r.digits + (2 * column_row + g % 2) * (width + 64) + t * 16;
-        x[0].scales = r.scales + lane_row * a.n_units * 2;
-        x[0].sums = r.sums + lane_row * (width / UNITS::SUM);
+        x[0].digits = r.digits + (2 * column_row + g % 2) * r.row + t * 16 - r.first;
+        x[0].scales = r.scales + lane_row * r.units * 2 - r.first / PACKED_X_GROUP;
+        x[0].sums = r.sums + lane_row * r.units * (PACKED_UNIT / UNITS::SUM) - r.first / UNITS::SUM;
     }
     __device__ __forceinline__ void add(float y[2], const UNITS &units, weight_ring &ring, int u) const {
         float all[1][2] = {{y[0], y[1]}};
@@ -390,63 +399,65 @@ template <class UNITS> struct rows_dot {
 
 /* And of one row: lanes with t = 0 have it. */
 template <class UNITS> struct row_dot {
-    static constexpr bool is_one = true;
+    typedef block_meets meets;
     x_part x;
-    __device__ __forceinline__ row_dot(const packed_args &a, const product_room &r)
-        : x(x_part::of<UNITS::SUM>(a, r.digits, r.scales, r.sums)) {}
+    __device__ __forceinline__ row_dot(const packed_args &, const product_room &r)
+        : x(x_part::of<UNITS::SUM>(r.first, r.row, r.digits, r.scales, r.sums)) {}
     __device__ __forceinline__ void add(float y[2], const UNITS &units, weight_ring &ring, int u) const {
         const int bytes = ring.coming_bytes();
         units.dot_one(y, ring.take(), x, u, bytes, [&] { ring.pay(); });
     }
 };
 
-/* Apart from the others, so that each has the registers to itself. */
+/* Apart from the others, so that each has the registers to itself. The first warps have inputs, the last ones finish
+ * results: where there are few of either, none has both. */
 template <class UNITS, class DOT> __device__ __noinline__ void run_product(int index) {
     constexpr int GROUP = UNITS::SUM;
-    constexpr bool IS_ONE = DOT::is_one;
+    typedef typename DOT::meets MEETS;
+    constexpr bool IS_ONE = MEETS::IS_ALONE;
     const program_stage &s = stage_of(index);
     const program_share &tiles = share_of(s.stream);
     const packed_args &a = s.is.product;
     const UNITS units(a);
-    const product_room r = make_product_room<GROUP>(a, program_shared() + state_of().scratch);
+    const product_room r(s, tiles);
     await_turn(s);
-    int batch = tiles.first, count = min(tiles.end - batch, PROGRAM_BATCH);
-    result<IS_ONE> mine(s, threadIdx.x, batch, count);
+    const int n_rows = IS_ONE ? 1 : a.n_rows, twice = s.gates ? 1 : 0, warp = threadIdx.x / 32;
+    const int first = (PROGRAM_WARPS - 1 - warp) * 32, mine = first + threadIdx.x % 32;
+    typename MEETS::batch batch(tiles, n_rows);
+    if (warp == CLERK) batch.begin(n_rows, twice);
+    result<IS_ONE> out;
+    if (agreed(has_outputs<IS_ONE>(s, first, batch))) out.find(s, mine, batch);
+    bool has_met = false;
     if (s.is_normed)
-        stage_normed<GROUP>(s, r);
+        has_met = stage_normed<GROUP, MEETS>(s, r);
     else
         stage_plain<GROUP, IS_ONE>(s, r);
-    const int group = warp_group(), slice = warp_slice(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int first_unit = packed_slice(slice, a.n_units), end_unit = packed_slice(slice + 1, a.n_units);
     const DOT dot(a, r);
     weight_ring ring;
+    const int first_unit = packed_slice(ring.w.slice, a.n_units), end_unit = packed_slice(ring.w.slice + 1, a.n_units);
     __syncthreads();
-    while (count > 0) {
-        for (int i = group; i < count; i += PROGRAM_GROUPS) {
+    if (threadIdx.x == 0 && has_met) state_of().norms++;
+    for (;;) {
+        for (int i = ring.w.group; i < batch.count; i += 1 << ring.w.group_shift) {
             float y[2] = {0, 0};
             for (int u = first_unit; u < end_unit; u++) {
                 dot.add(y, units, ring, u);
                 ring.settle();
             }
-            if (t < (IS_ONE ? 1 : a.n_rows)) {
-                float *to = r.part + ((i * PACKED_SLICES + slice) * a.n_rows + t) * MATVEC_PART + g;
-                to[0] = y[0], to[8] = y[1];
-            }
+            batch.put(r.part, y, i, ring.w.slice, n_rows, twice, i == ring.w.group);
         }
-        const int first = threadIdx.x / 32 * 32;
-        if (has_outputs<IS_ONE>(s, first, count)) {
-            meet_threads<SUMS_BARRIER, PROGRAM_THREADS>();
-            mine.store(s, r.part);
-            for (int i = first + PROGRAM_THREADS; !IS_ONE && has_outputs<false>(s, i, count); i += PROGRAM_THREADS)
-                result<IS_ONE>(s, i + lane, batch, count).store(s, r.part);
+        if (agreed(has_outputs<IS_ONE>(s, first, batch))) {
+            batch.wait();
+            out.store(s, r.part);
         } else {
-            pass_threads<SUMS_BARRIER, PROGRAM_THREADS>();
+            batch.pass(warp == CLERK);
         }
-        batch += PROGRAM_BATCH, count = min(tiles.end - batch, PROGRAM_BATCH);
-        if (count <= 0) break;
-        mine = result<IS_ONE>(s, threadIdx.x, batch, count);
+        if (!batch.next(tiles.end)) break;
+        if (agreed(has_outputs<IS_ONE>(s, first, batch))) out.find(s, mine, batch);
         __syncthreads();
+        if (warp == CLERK) batch.begin(n_rows, twice);
     }
+    batch.end();
     ring.close();
 }
 

@@ -10,10 +10,6 @@
 #include "../program_kargs.h"
 #include "digits.cuh"
 
-/* A warp has the same slice of the inputs of every tile of its group. */
-__device__ __forceinline__ int warp_slice() { return threadIdx.x / 32 % PACKED_SLICES; }
-__device__ __forceinline__ int warp_group() { return threadIdx.x / 32 / PACKED_SLICES; }
-
 /* What lies in front of the scratch. */
 __device__ __forceinline__ uint8_t *program_shared() {
     SHARED_MEMORY(shared);
@@ -26,6 +22,18 @@ __device__ __forceinline__ program_stage &stage_of(int i) {
 __device__ __forceinline__ program_share &share_of(int stream) {
     return ((program_share *)(program_shared() + PROGRAM_SHARES))[stream];
 }
+
+/* ---- who has what ---- */
+
+/* Blocks of a cluster share its tiles: each has some slices of their inputs, each of its warps one of these in every
+ * tile of a group. */
+__device__ __forceinline__ int cluster_shift() { return 3 - state_of().slice_shift; }
+__device__ __forceinline__ int block_slice() { return (int)cluster_rank() << state_of().slice_shift; }
+__device__ __forceinline__ int warp_slice() {
+    return block_slice() + (threadIdx.x / 32 & ((1 << state_of().slice_shift) - 1));
+}
+__device__ __forceinline__ int warp_group() { return threadIdx.x / 32 >> state_of().slice_shift; }
+__device__ __forceinline__ int group_shift() { return 4 - state_of().slice_shift; }
 
 /* ---- meeting ---- */
 
@@ -42,43 +50,41 @@ __device__ __forceinline__ void await_turn(const program_stage &s) {
 
 /* ---- what a block has of a stream ---- */
 
-/* A group's tiles in one part of a stream. */
-struct part_tiles {
-    const uint8_t *first;
-    int count, next_part; /* next_part: where the block has more of them; 0: nowhere */
-};
-
-/* Those of a group in the first part from `part` on that has any. Parts of a gated product take turns, as groups do. */
-__device__ __noinline__ part_tiles find_tiles(const program_stream &s, int first, int end, int group, int part) {
-    if (s.gates) return {s.tiles[group] + (size_t)(first / 2) * s.tile_bytes, (end - first) / 2, 0};
+/* The cluster's share of a product's tiles; every other stage the other way round, for who has one less. */
+__device__ __forceinline__ void deal_tiles(const program_stream &s, int stream) {
+    program_share &to = share_of(stream);
+    const int n_clusters = gridDim.x >> cluster_shift(), at = blockIdx.x >> cluster_shift();
+    const int cluster = stream & 1 ? n_clusters - 1 - at : at, times = s.gates ? 2 : 1, n = s.all_tiles / times;
+    to.first = (int)((int64_t)cluster * n / n_clusters) * times;
+    to.end = (int)((int64_t)(cluster + 1) * n / n_clusters) * times;
+    to.slices = s.slices, to.tile_bytes = s.tile_bytes, to.unit_bytes = s.unit_bytes, to.n_units = s.n_units;
+    to.first_unit = packed_slice(block_slice(), s.n_units);
+    to.units = packed_slice(block_slice() + (1 << state_of().slice_shift), s.n_units) - to.first_unit;
+    to.gates = s.gates, to.n_parts = to.ends[0] = 0;
     int base = 0;
-    for (int i = 0; i < part; i++) base += s.n_tiles[i];
-    for (; part < PROGRAM_PARTS && base < end; part++) {
-        const int behind = base + s.n_tiles[part], stop = min(end, behind);
-        int v = max(first, base);
-        v += (v - first + group) % PROGRAM_GROUPS; /* the next that is the group's */
-        if (v < stop)
-            return {s.tiles[part] + (size_t)(v - base) * s.tile_bytes, (stop - v + PROGRAM_GROUPS - 1) / PROGRAM_GROUPS,
-                    behind < end ? part + 1 : 0};
-        base = behind;
+    for (int part = 0; part < PROGRAM_PARTS && (s.gates ? part < times : base < to.end); base += s.n_tiles[part++]) {
+        if (!s.gates && base + s.n_tiles[part] <= to.first) continue;
+        to.tiles[to.n_parts] = s.tiles[part] + (int64_t)(to.first / times - (s.gates ? 0 : base)) * s.tile_bytes;
+        to.ends[to.n_parts++] = min(to.end, base + s.n_tiles[part]) - to.first;
     }
-    return {NULL, 0, 0};
 }
 
-/* The block's share of a product's tiles; every other stage the other way round, for who has one less. */
-__device__ __forceinline__ void deal_tiles(int stream) {
-    const program_stream &s = state_of().streams[stream];
-    program_share &to = share_of(stream);
-    const int block = stream & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x, times = s.gates ? 2 : 1;
-    const int n = s.all_tiles / times;
-    to.first = (int)((int64_t)block * n / gridDim.x) * times;
-    to.end = (int)((int64_t)(block + 1) * n / gridDim.x) * times;
-    to.slices = s.slices, to.tile_bytes = s.tile_bytes, to.unit_bytes = s.unit_bytes, to.n_units = s.n_units;
-    to.apart = s.gates ? 1 : PROGRAM_GROUPS;
-    for (int group = 0; group < PROGRAM_GROUPS; group++) {
-        const part_tiles tiles = find_tiles(s, to.first, to.end, group, 0);
-        to.tile[group] = tiles.first, to.count[group] = tiles.count, to.next_part[group] = tiles.next_part;
-    }
+/* A group's tiles in one part of a share. */
+struct part_tiles {
+    const uint8_t *first;
+    int count, next_part; /* next_part: where the group may have more of them; 0: nowhere */
+};
+
+/* Those of the warp's group in part `part`, if there are any. Parts of a gated product take turns, as groups do. */
+__device__ __forceinline__ part_tiles find_tiles(const program_share &s, const program_warp &w, int part) {
+    const int groups = 1 << w.group_shift;
+    if (agreed(s.gates))
+        return {s.tiles[w.group & 1] + (size_t)(w.group >> 1) * s.tile_bytes,
+                (s.end - s.first - w.group + groups - 1) >> w.group_shift, 0};
+    int i = w.group;
+    if (agreed(part)) i = s.ends[part - 1] + ((w.group - s.ends[part - 1]) & (groups - 1)); /* the next of the group */
+    return {s.tiles[part] + (size_t)i * s.tile_bytes, (s.ends[part] - i + groups - 1) >> w.group_shift,
+            part + 1 < s.n_parts ? part + 1 : 0};
 }
 
 /* ---- rings ---- */
@@ -110,14 +116,18 @@ struct weight_ring {
         const int lane = threadIdx.x % 32;
         if (!from) return;
         if (lane < (int)sizeof *from / 16)
-            copy_async16(shared_address(&slice_of(stream)) + lane * 16,
-                         (const uint8_t *)(from + warp_slice()) + lane * 16, evict_last());
+            copy_async16(shared_address(&slice_of(stream)) + lane * 16, (const uint8_t *)(from + w.slice) + lane * 16,
+                         evict_last());
         commit_copies();
+    }
+    __device__ __forceinline__ void next_slice() const {
+        if (share_of(w.stream).slices) wait_copies<0>(), __syncwarp();
+        ask_slice(w.stream + 1);
     }
     /* The warp's slice of the first of a part's tiles. */
     __device__ __forceinline__ void open_tiles(const program_share &s, const uint8_t *tile) {
-        const int slice = warp_slice(), n = packed_slice(slice + 1, s.n_units) - packed_slice(slice, s.n_units);
-        uint32_t offset = (uint32_t)packed_slice(slice, s.n_units) * s.unit_bytes, bytes = (uint32_t)n * s.unit_bytes;
+        const int first = packed_slice(w.slice, s.n_units), n = packed_slice(w.slice + 1, s.n_units) - first;
+        uint32_t offset = (uint32_t)first * s.unit_bytes, bytes = (uint32_t)n * s.unit_bytes;
         w.sizes = 0, w.bytes = s.unit_bytes;
         if (s.slices) {
             const packed_slice_units &is = slice_of(w.stream);
@@ -125,26 +135,21 @@ struct weight_ring {
             w.sizes = shared_address(is.unit_bytes), w.bytes = is.unit_bytes[0];
         }
         w.from = tile + offset;
-        w.jump = (uint32_t)s.apart * s.tile_bytes - bytes;
+        w.jump = (s.tile_bytes << w.group_shift >> (s.gates ? 1 : 0)) - bytes;
         w.left = w.slice_units = n;
     }
     /* The next part of the stream where the group has tiles, or the next stream. At the end of the program w.left is
      * not above 0. */
     __device__ __forceinline__ void open_next() {
-        const int group = warp_group();
         while (w.left <= 0 && w.stream < state_of().n_streams) {
-            if (w.next_part) {
-                const program_share &s = share_of(w.stream);
-                const part_tiles more = find_tiles(state_of().streams[w.stream], s.first, s.end, group, w.next_part);
-                w.tiles_left = more.count, w.next_part = more.next_part;
-                if (w.tiles_left) open_tiles(s, more.first);
-            } else if (++w.stream < state_of().n_streams) {
-                const program_share &s = share_of(w.stream);
-                if (s.slices) wait_copies<0>(), __syncwarp();
-                ask_slice(w.stream + 1);
-                w.tiles_left = s.count[group], w.next_part = s.next_part[group];
-                if (w.tiles_left) open_tiles(s, s.tile[group]);
+            if (!w.next_part) {
+                if (++w.stream == state_of().n_streams) return;
+                if (state_of().has_slices) next_slice();
             }
+            const program_share &s = share_of(w.stream);
+            const part_tiles tiles = find_tiles(s, w, w.next_part);
+            w.tiles_left = tiles.count, w.next_part = tiles.next_part;
+            if (w.tiles_left > 0) open_tiles(s, tiles.first);
         }
     }
     /* Asks for the next unit, if there is one. No branches, so that products go on meanwhile; what is rare is left to
@@ -188,6 +193,7 @@ __device__ __forceinline__ void start_ring() {
     if (threadIdx.x % 32 == 0) {
         program_warp none = {};
         none.stream = -1;
+        none.slice = warp_slice(), none.group = warp_group(), none.group_shift = group_shift();
         state_of().warps[threadIdx.x / 32] = none;
     }
     __syncwarp();

@@ -59,14 +59,14 @@ template <int PIECES, class GAP = no_gap>
 __device__ __forceinline__ void hear_pieces(float v[PIECES][8], const float *const low[PIECES],
                                             const float *const high[PIECES], bool hears, const bool needs_low[PIECES],
                                             const bool needs_high[PIECES], GAP is_gap = GAP()) {
-    const int64_t shift = hears ? state_of().told_shift / 4 : 0;
+    const int64_t shift = hears ? state_of().told_shift : 0;
     look_together([&] {
         uint32_t top = 0;
         uint4 words[PIECES][2] = {};
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
-            if (needs_low[i]) words[i][0] = load_relaxed16(low[i] + shift);
-            if (needs_high[i]) words[i][1] = load_relaxed16(high[i] + shift);
+            if (needs_low[i]) words[i][0] = load_relaxed16((const uint8_t *)low[i] + shift);
+            if (needs_high[i]) words[i][1] = load_relaxed16((const uint8_t *)high[i] + shift);
         }
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {

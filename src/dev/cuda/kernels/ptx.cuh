@@ -119,6 +119,46 @@ __device__ __forceinline__ void copy_bulk_by_one(uint32_t to, const void *from, 
                  : "memory");
 }
 
+/* ---- clusters: blocks that write to each other's shared memory: sm_90 ---- */
+
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* The same for threads that have written nothing which the others read. */
+__device__ __forceinline__ void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+__device__ __forceinline__ uint32_t cluster_rank() {
+    uint32_t r;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+__device__ __forceinline__ uint32_t cluster_blocks() {
+    uint32_t n;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
+    return n;
+}
+/* On the barrier at the same place of block `rank` of the cluster. It tells of what was read, of nothing written: what
+ * more it could promise (release.cluster) would wait for all stores each time. */
+__device__ __forceinline__ void barrier_arrive(uint32_t b, uint32_t rank) {
+    asm volatile("{\n.reg .b32 r;\nmapa.shared::cluster.u32 r, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [r];\n}" ::"r"(b),
+                 "r"(rank)
+                 : "memory");
+}
+/* Words to the same place of block `rank`'s shared memory, whose barrier hears of their bytes. */
+__device__ __forceinline__ void send4(uint32_t to, float v, uint32_t barrier, uint32_t rank) {
+    asm volatile("{\n.reg .b32 t, b;\nmapa.shared::cluster.u32 t, %0, %3;\nmapa.shared::cluster.u32 b, %2, %3;\n"
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [t], %1, [b];\n}" ::"r"(to),
+                 "r"(__float_as_uint(v)), "r"(barrier), "r"(rank)
+                 : "memory");
+}
+__device__ __forceinline__ void send8(uint32_t to, float v, float w, uint32_t barrier, uint32_t rank) {
+    asm volatile("{\n.reg .b32 t, b;\nmapa.shared::cluster.u32 t, %0, %4;\nmapa.shared::cluster.u32 b, %3, %4;\n"
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [t], {%1,%2}, [b];\n}" ::"r"(to),
+                 "r"(__float_as_uint(v)), "r"(__float_as_uint(w)), "r"(barrier), "r"(rank)
+                 : "memory");
+}
 /* What all lanes of a whole warp say alike; the compiler learns that they do, and keeps nothing for lanes apart. */
 __device__ __forceinline__ bool agreed(bool said) { return __any_sync(~0u, said); }
 /* Whether all lanes of a whole warp say yes. */

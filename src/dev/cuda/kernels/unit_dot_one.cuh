@@ -16,16 +16,17 @@ struct x_part {
     uint32_t digits, scales, sums; /* digits: of this lane's digit and column's part; sums: of its result's */
     int lane, column, half, step;  /* half and step: of the result's part */
 
+    /* Of a row from input `first` on, whose low digits lie `low` bytes behind the high ones. */
     template <int SUM>
-    static __device__ __forceinline__ x_part of(const packed_args &a, uint32_t digits_at, const float *row_scales,
+    static __device__ __forceinline__ x_part of(int first, int low, uint32_t digits_at, const float *row_scales,
                                                 const int *row_sums) {
         x_part x;
         x.lane = thread_now() % 32; /* kept: read again for every unit it would be waited for */
         const uint32_t lane = x.lane, g = lane / 4, t = lane % 4;
         x.column = g / 2, x.half = t / 2, x.step = t % 2;
-        x.digits = digits_at + g % 2 * (a.n_units * PACKED_UNIT + 64) + x.column / 2 * 128 + t * 16 + x.column % 2 * 8;
-        x.scales = shared_address(row_scales);
-        x.sums = shared_address(row_sums) + x.half * (PACKED_X_GROUP / SUM * 4);
+        x.digits = digits_at + g % 2 * low + x.column / 2 * 128 + t * 16 + x.column % 2 * 8 - first;
+        x.scales = shared_address(row_scales) - first / PACKED_X_GROUP * 4;
+        x.sums = shared_address(row_sums) + x.half * (PACKED_X_GROUP / SUM * 4) - first / SUM * 4;
         find_now(x.lane), find_now(x.column), find_now(x.half), find_now(x.step);
         find_now(x.digits), find_now(x.scales), find_now(x.sums);
         return x;

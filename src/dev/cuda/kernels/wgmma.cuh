@@ -108,30 +108,9 @@ template <> __device__ __forceinline__ void wgmma_mix<128>(float *d, const uint3
 
 /* ---- barriers ---- */
 
-/* On the barrier at the same place of block `rank` of the cluster. It tells of products that have read their operands,
- * of nothing written: what more it could promise (release.cluster) would wait for all stores each time. */
-__device__ __forceinline__ void barrier_arrive(uint32_t b, uint32_t rank) {
-    asm volatile("{\n.reg .b32 r;\nmapa.shared::cluster.u32 r, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [r];\n}" ::"r"(b),
-                 "r"(rank)
-                 : "memory");
-}
 __device__ __forceinline__ void barrier_arrive_here(uint32_t b) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(b) : "memory");
 }
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-/* The same for threads that have written nothing which the others read. */
-__device__ __forceinline__ void cluster_meet() {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-__device__ __forceinline__ uint32_t cluster_rank() {
-    uint32_t r;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
-    return r;
-}
-
 /* 16 bytes at the same place of block `rank`'s shared memory. */
 __device__ __forceinline__ float4 load_cluster16(uint32_t at, uint32_t rank) {
     float4 v;
