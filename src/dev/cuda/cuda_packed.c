@@ -417,18 +417,11 @@ bool cuda_packed_leave(cuda_device *c, k_decode_args *out, const dev_weight *nex
 _Static_assert(SKINNY_MOST_SHARE < sizeof((cuda_device *)NULL)->clusters / sizeof(int), "a place for each share");
 
 qp_status cuda_packed_ask(cuda_device *c, qp_error *err) {
-    const drv_function kernel = c->kernels[KERNEL_k_skinny_4_32_PLAIN_64];
-    drv_result result = 0;
-    for (unsigned share = 1; has_batches(c) && kernel && share <= SKINNY_MOST_SHARE && !result; share++) {
-        drv_attribute cluster = {.id = DRV_LAUNCH_CLUSTER, .value = {share, 1, 1}};
-        const drv_launch how = {.grid = {(unsigned)c->gpu.multiprocessors / share * share, 1, 1},
-                                .block = {SKINNY_THREADS, 1, 1},
-                                .shared_bytes = (unsigned)c->gpu.most_shared,
-                                .attributes = &cluster,
-                                .n_attributes = 1};
-        result = c->drv.most_clusters(&c->clusters[share], kernel, &how);
-    }
-    return result ? drv_failed(&c->drv, result, "cuda: how many clusters run at once", err) : QP_OK;
+    const kernel_id kernel = KERNEL_k_skinny_4_32_PLAIN_64;
+    if (!has_batches(c) || !c->kernels[kernel]) return QP_OK;
+    for (unsigned share = 1; share <= SKINNY_MOST_SHARE; share++)
+        ERR_TRY(launch_most_clusters(c, &c->clusters[share], kernel, SKINNY_THREADS, share, err));
+    return QP_OK;
 }
 
 /* How many warpgroups multiply in a block, and how many blocks share the inputs of a tile: what ends first, by
@@ -475,7 +468,7 @@ static void skinny(cuda_device *c, const packed_args *args, const cuda_packed *p
                 (launch_shape){.x = tiles * a.share,
                                .threads = 128 * a.groups + SKINNY_FEEDERS,
                                .shared_bytes = shared,
-                               .cluster = a.share > 1 ? a.share : 0,
+                               .cluster = a.share,
                                .early = true},
                 &a, sizeof a);
 }

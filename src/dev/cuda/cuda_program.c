@@ -49,7 +49,6 @@ typedef struct maker {
     program_stream *streams;
     int n_stages, n_streams;
     int n_rows;       /* 0: not known yet */
-    unsigned cluster; /* blocks of one */
     kernel_id kernel; /* by the layers' caches, once there is a layer */
     int scratch, squares, unit_bytes;
     bool has_slices;           /* some stream's units differ */
@@ -196,6 +195,9 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
     return s;
 }
 
+/* Blocks of a cluster: one row is done by blocks by themselves. */
+static unsigned cluster_of(const maker *m) { return m->n_rows > 1 ? m->c->program_cluster : 1; }
+
 /* The next launch as a stage, if it is a product of `x`; NULL: it is none, or cannot be one. */
 static program_stage *take_product(maker *m, const float *x, const k_norm_args *norm) {
     const packed_args *p = peek_product(m, x);
@@ -223,8 +225,8 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
         s->is_placed = told->is_placed;
         hear(s);
     }
-    const int n_units = program_units(p->n_units, (int)m->cluster);
-    const bool lies = norm && (p->order || norm->rows || !program_keeps(p->n_rows, n_units));
+    const int n_units = program_units(p->n_units, (int)cluster_of(m));
+    const bool lies = norm && (p->order || norm->rows || !program_keeps(p->n_rows * n_units * PACKED_UNIT));
     need(&m->scratch, program_lay_room(&s->room, p->n_rows, n_units, kind->sum, p->n_in, lies));
     need(&m->squares, p->n_rows * program_squares(p->n_units) * (int)sizeof(float));
     m->at += launch_bytes(head);
@@ -251,7 +253,6 @@ static const k_norm_args *take_norm(maker *m) {
         head->grid[1] > PROGRAM_ROWS || (head->grid[1] > 1 && m->c->program_cluster < 2))
         return NULL;
     m->n_rows = (int)head->grid[1];
-    m->cluster = m->n_rows > 1 ? m->c->program_cluster : 1;
     return norm;
 }
 
@@ -531,8 +532,8 @@ static void replace(cuda_device *c, uint8_t *from, const maker *m, const k_progr
                               .arg_bytes = sizeof *a,
                               .shared_bytes = (uint32_t)shared_bytes,
                               .threads = PROGRAM_THREADS,
-                              .grid = {m->cluster > 1 ? c->program_blocks : (uint32_t)c->gpu.multiprocessors, 1, 1},
-                              .cluster = (uint16_t)(m->cluster > 1 ? m->cluster : 0),
+                              .grid = {m->n_rows > 1 ? c->program_blocks : (uint32_t)c->gpu.multiprocessors, 1, 1},
+                              .cluster = (uint16_t)cluster_of(m),
                               .together = true};
     const size_t left = q->used - (size_t)(m->at - q->list), bytes = launch_bytes(&head);
     memcpy(from, &head, sizeof head);
@@ -571,32 +572,24 @@ void cuda_program_shorten(cuda_device *c, int slot) {
 /* ---- life ---- */
 
 /* As many blocks to a cluster as leave few multiprocessors without one, or two. */
-static drv_result ask_clusters(cuda_device *c) {
+static qp_status ask_clusters(cuda_device *c, qp_error *err) {
     const unsigned all = (unsigned)c->gpu.multiprocessors;
     for (unsigned n = PACKED_SLICES; n > 1; n /= 2) {
         int clusters = 0;
-        drv_attribute cluster = {.id = DRV_LAUNCH_CLUSTER, .value = {n, 1, 1}};
-        const drv_launch how = {.grid = {all / n * n, 1, 1},
-                                .block = {PROGRAM_THREADS, 1, 1},
-                                .shared_bytes = (unsigned)c->gpu.most_shared,
-                                .attributes = &cluster,
-                                .n_attributes = 1};
         if (all < n) continue;
-        const drv_result result = c->drv.most_clusters(&clusters, c->kernels[KERNEL_k_program_plain], &how);
-        if (result) return result;
+        ERR_TRY(launch_most_clusters(c, &clusters, KERNEL_k_program_plain, PROGRAM_THREADS, n, err));
         c->program_cluster = clusters ? n : 0;
         c->program_blocks = (unsigned)clusters * n;
-        if (c->program_blocks * 8 >= all * 7) return 0;
+        if (c->program_blocks * 8 >= all * 7) break;
     }
-    return 0;
+    return QP_OK;
 }
 
 qp_status cuda_program_open(cuda_device *c, int programs, qp_error *err) {
     void *memory;
     if (c->gpu.major < 9 || !c->kernels[KERNEL_k_program_plain]) return QP_OK;
     const size_t areas = 2 * (size_t)AREA_BYTES, bytes = areas + (size_t)programs * PROGRAM_BYTES;
-    const drv_result asked = ask_clusters(c);
-    if (asked) return drv_failed(&c->drv, asked, "cuda: how many clusters run at once", err);
+    ERR_TRY(ask_clusters(c, err));
     ERR_TRY(cuda_take(c, &memory, bytes + 64, err));
     c->program_told = memory;
     c->program_area = AREA_BYTES;

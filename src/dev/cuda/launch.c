@@ -65,6 +65,18 @@ void launch_close(cuda_device *c) {
     *q = (launch_queue){0};
 }
 
+qp_status launch_most_clusters(cuda_device *c, int *n, kernel_id kernel, unsigned threads, unsigned share,
+                               qp_error *err) {
+    drv_attribute cluster = {.id = DRV_LAUNCH_CLUSTER, .value = {share, 1, 1}};
+    const drv_launch how = {.grid = {(unsigned)c->gpu.multiprocessors / share * share, 1, 1},
+                            .block = {threads, 1, 1},
+                            .shared_bytes = (unsigned)c->gpu.most_shared,
+                            .attributes = &cluster,
+                            .n_attributes = 1};
+    const drv_result result = c->drv.most_clusters(n, c->kernels[kernel], &how);
+    return result ? drv_failed(&c->drv, result, "cuda: how many clusters run at once", err) : QP_OK;
+}
+
 /* ---- tables ---- */
 
 bool launch_make_ready(cuda_device *c) {
@@ -166,7 +178,7 @@ static void launch_one(cuda_device *c, const launch_head *head, void *args) {
     void *list[] = {args};
     drv_attribute attributes[3];
     unsigned n = 0;
-    if (head->cluster) attributes[n++] = (drv_attribute){.id = DRV_LAUNCH_CLUSTER, .value = {head->cluster, 1, 1}};
+    if (head->cluster > 1) attributes[n++] = (drv_attribute){.id = DRV_LAUNCH_CLUSTER, .value = {head->cluster, 1, 1}};
     if (head->together) attributes[n++] = (drv_attribute){.id = DRV_LAUNCH_TOGETHER, .value = {1}};
     if (head->early) attributes[n++] = (drv_attribute){.id = DRV_LAUNCH_EARLY, .value = {1}};
     const drv_launch how = {.grid = {head->grid[0], head->grid[1], head->grid[2]},

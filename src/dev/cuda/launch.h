@@ -112,7 +112,12 @@ typedef enum kernel_id {
     KERNEL_FIRST_FAST = KERNEL_k_blocks
 } kernel_id;
 
+struct cuda_device;
+
 const char *launch_kernel_name(kernel_id kernel);
+/* How many clusters of `share` blocks, with all the shared memory there is, run at once. */
+qp_status launch_most_clusters(struct cuda_device *c, int *n, kernel_id kernel, unsigned threads, unsigned share,
+                               qp_error *err);
 
 enum {
     LAUNCH_TABLE_BYTES = 4 << 20, /* of tables on their way at once */
@@ -127,7 +132,7 @@ enum {
 typedef struct launch_head {
     uint32_t kernel, arg_bytes, shared_bytes, threads;
     uint32_t grid[3];
-    uint16_t cluster; /* blocks of a cluster; 0: none */
+    uint16_t cluster; /* blocks of a cluster; 0 or 1: none */
     uint8_t early;    /* may start before the one in front has ended, for it waits itself */
     uint8_t together; /* all blocks are there at once, or none */
 } launch_head;
@@ -189,8 +194,6 @@ typedef struct launch_queue {
     launch_ahead ahead;
     int n_proceeded; /* steps that were expected and came */
 } launch_queue;
-
-struct cuda_device;
 
 qp_status launch_open(struct cuda_device *c, qp_error *err);
 void launch_close(struct cuda_device *c);

@@ -171,15 +171,12 @@ PACKED_INLINE int program_units(int n_units, int cluster) { return (n_units + cl
 /* Tiles that a block finishes between two meetings: no more results than threads. */
 PACKED_INLINE int program_batch(int n_rows) { return n_rows > 2 ? 8 : 16; }
 PACKED_INLINE int program_part_bytes(int n_rows) {
-    return program_batch(n_rows) * PACKED_SLICES * n_rows * MATVEC_PART * 4;
+    return matvec_part_bytes(n_rows, program_batch(n_rows) / MATVEC_BATCH);
 }
 /* Sums of squares of blocks of a unit's inputs: of a row, in fours. */
 PACKED_INLINE int program_squares(int n_units) { return (n_units + 3) / 4 * 4; }
-/* Whether a thread has no more of the inputs than it can keep while they are normed. */
-enum { PROGRAM_PIECES = 1 };
-PACKED_INLINE int program_keeps(int n_rows, int n_units) {
-    return n_rows * n_units * PACKED_UNIT <= PROGRAM_THREADS * 8 * PROGRAM_PIECES;
-}
+/* Whether a thread has one piece of eight of all rows' inputs at most, which it can keep while they are normed. */
+PACKED_INLINE int program_keeps(int n_inputs) { return n_inputs <= PROGRAM_THREADS * 8; }
 /* n_units: of the block, of n_in inputs; lies: whether all inputs lie there to be normed. Returns the bytes of all. */
 PACKED_INLINE int program_lay_room(program_room *r, int n_rows, int n_units, int sum, int n_in, int lies) {
     const int normed = lies ? n_in : 0;

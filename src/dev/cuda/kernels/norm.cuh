@@ -10,25 +10,12 @@
 
 enum { NORM_PIECE = 8, NORM_BLOCK = NORM_PIECE * WARP };
 
-/* Of blocks, of each of which the lanes have a piece; inputs behind the row's end are 0. */
-template <int BLOCKS>
-__device__ __forceinline__ void block_squares(float sums[BLOCKS], const float v[BLOCKS][NORM_PIECE]) {
-#pragma unroll
-    for (int b = 0; b < BLOCKS; b++) {
-        sums[b] = 0;
-#pragma unroll
-        for (int i = 0; i < NORM_PIECE; i++) sums[b] = __fmaf_rn(v[b][i], v[b][i], sums[b]);
-    }
-#pragma unroll
-    for (int step = 16; step; step /= 2)
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++) sums[b] = __fadd_rn(sums[b], __shfl_xor_sync(~0u, sums[b], step));
-}
-/* Of one. */
+/* Of a block, of which the lanes have a piece each; inputs behind the row's end are 0. */
 __device__ __forceinline__ float block_square(const float v[NORM_PIECE]) {
-    float sum;
-    block_squares<1>(&sum, (const float(*)[NORM_PIECE])v);
-    return sum;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < NORM_PIECE; i++) sum = __fmaf_rn(v[i], v[i], sum);
+    return warp_sum(sum);
 }
 __device__ __forceinline__ int norm_blocks(int n_in) { return (n_in + NORM_BLOCK - 1) / NORM_BLOCK; }
 

@@ -56,24 +56,27 @@ __device__ __forceinline__ int sums_place(int tile, int slice, int n_rows, int r
     return ((tile * PACKED_SLICES + slice) * n_rows + row) * MATVEC_PART + 2 * g;
 }
 
+/* Tiles whose sums meet together; of gated products gates and what they let through in turns. */
+struct tile_span {
+    int first, count, most;
+    __device__ __forceinline__ tile_span(const program_share &share, int at_once)
+        : first(share.first), count(min(share.end - share.first, at_once)), most(at_once) {}
+    /* Whether there are more. */
+    __device__ __forceinline__ bool next(int end) {
+        first += most, count = min(end - first, most);
+        return count > 0;
+    }
+};
+
 /* ---- a block by itself: one row ---- */
 
 struct block_meets {
     static constexpr bool IS_ALONE = true;
     static __device__ __forceinline__ int blocks() { return 1; }
 
-    /* Tiles whose sums meet together; of gated products gates and what they let through in turns. */
-    struct batch {
-        int first, count, most;
+    struct batch : tile_span {
         __device__ __forceinline__ batch(const program_share &share, int n_rows)
-            : first(share.first), most(program_batch(n_rows)) {
-            count = min(share.end - first, most);
-        }
-        /* Whether there is one. */
-        __device__ __forceinline__ bool next(int end) {
-            first += most, count = min(end - first, most);
-            return count > 0;
-        }
+            : tile_span(share, program_batch(n_rows)) {}
         /* Tiles, or pairs of them, that the block finishes, and which of the batch's its n-th one is. */
         __device__ __forceinline__ int mine(int twice) const { return count >> twice; }
         __device__ __forceinline__ int number(int n) const { return n; }
@@ -125,15 +128,13 @@ struct cluster_meets {
     static constexpr bool IS_ALONE = false;
     static __device__ __forceinline__ int blocks() { return (int)cluster_blocks(); }
 
-    struct batch {
-        int first, count, most, turn; /* turn: how many there were before */
+    struct batch : tile_span {
+        int turn; /* how many there were before */
         __device__ __forceinline__ batch(const program_share &share, int n_rows)
-            : first(share.first), most(program_batch(n_rows) << cluster_shift()), turn(state_of().batches) {
-            count = min(share.end - first, most);
-        }
+            : tile_span(share, program_batch(n_rows) << cluster_shift()), turn(state_of().batches) {}
         __device__ __forceinline__ bool next(int end) {
-            first += most, count = min(end - first, most), turn++;
-            return count > 0;
+            turn++;
+            return tile_span::next(end);
         }
         __device__ __forceinline__ int mine(int twice) const {
             return ((count >> twice) + (1 << cluster_shift()) - 1 - (int)cluster_rank()) >> cluster_shift();

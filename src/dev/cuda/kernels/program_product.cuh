@@ -63,14 +63,14 @@ __device__ __forceinline__ void hear_inputs(float v[8], const packed_args &a, in
     hear_words(v, hears, [&](int i) { return look_at(a, x, k + i); });
 }
 
-/* Rows that lie as the weights want them: pieces of a thread are heard together. MAY_GAP: their order may have whole
- * pieces of nothing, which nobody tells; which these are is asked for with the words. */
-template <int GROUP, bool IS_ONE, int PIECES, bool MAY_GAP>
+/* Rows that lie as the weights want them: pieces of a thread are heard together. Their order may have whole pieces of
+ * nothing, which nobody tells; which these are is asked for with the words. */
+template <int GROUP, bool IS_ONE, int PIECES>
 __device__ __forceinline__ void stage_straight(const program_stage &s, const product_room &r) {
     constexpr int STEP = PROGRAM_THREADS * 8;
     const packed_args &a = s.is.product;
     const int width = r.width, n_rows = IS_ONE ? 1 : a.n_rows;
-    const bool has_gaps = MAY_GAP && agreed(a.n_in < a.n_units * PACKED_UNIT);
+    const bool has_gaps = agreed(a.n_in < a.n_units * PACKED_UNIT);
 #pragma unroll 1
     for (int first = threadIdx.x * 8; agreed(first < n_rows * width); first += PIECES * STEP) {
         float v[PIECES][8];
@@ -86,8 +86,8 @@ __device__ __forceinline__ void stage_straight(const program_stage &s, const pro
             order[i] = has_gaps && needs[i] ? __ldg(a.order + r.first + k[i]) : 0;
         }
         hear_pieces<PIECES>(v, low, high, s.hears, needs, needs, [&](int i) {
-            if (MAY_GAP) find_now(order[i]);
-            return MAY_GAP && order[i] < 0;
+            find_now(order[i]);
+            return order[i] < 0;
         });
         put_digits<GROUP, PIECES>(r, v, row, k, needs);
     }
@@ -95,10 +95,9 @@ __device__ __forceinline__ void stage_straight(const program_stage &s, const pro
 
 /* The same of one row of which each thread has a piece at most: what leaves no choice is not looked for. */
 template <int GROUP> __device__ __forceinline__ void put_only(const product_room &r, const float v[1][8]) {
-    const digit_row to = {r.digits, (uint32_t)r.row, r.scales, r.sums};
-    const int k = threadIdx.x * 8;
+    const int row = 0, k = threadIdx.x * 8;
     const bool is_any = k < r.width;
-    store_digits<GROUP, 1>(v, &to, &k, &is_any);
+    put_digits<GROUP, 1>(r, v, &row, &k, &is_any);
 }
 template <int GROUP> __device__ __forceinline__ void stage_only(const program_stage &s, const product_room &r) {
     const float *low = s.is.product.x + threadIdx.x * 8;
@@ -117,10 +116,10 @@ __device__ __forceinline__ void stage_plain(const program_stage &s, const produc
     constexpr int PIECES = IS_ONE ? 3 : 1;
     const int width = r.width;
     const bool is_whole = agreed(a.n_in == a.n_units * PACKED_UNIT && !a.order), is_placed = agreed(s.is_placed);
-    const bool is_short = IS_ONE && agreed(width <= PROGRAM_THREADS * 8);
+    const bool is_short = IS_ONE && agreed(program_keeps(width));
     if (is_short && is_whole) return stage_only<GROUP>(s, r);
-    if (is_short && is_placed) return stage_straight<GROUP, IS_ONE, 1, true>(s, r);
-    if ((IS_ONE && is_whole) || is_placed) return stage_straight<GROUP, IS_ONE, PIECES, true>(s, r);
+    if (is_short && is_placed) return stage_straight<GROUP, IS_ONE, 1>(s, r);
+    if ((IS_ONE && is_whole) || is_placed) return stage_straight<GROUP, IS_ONE, PIECES>(s, r);
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
         float v[1][8];
@@ -161,6 +160,12 @@ __device__ __forceinline__ void norm_sorted(float v[8], const int order[8], cons
     for (int i = 0; i < 8; i++) v[i] = order[i] < 0 ? 0 : __fmul_rn(__fmul_rn(at[i], scale), w[i]);
 }
 
+/* Four inputs of a row that is normed. */
+__device__ __forceinline__ void norm_four(float v[4], float scale, const float4 &w) {
+    v[0] = __fmul_rn(__fmul_rn(v[0], scale), w.x), v[1] = __fmul_rn(__fmul_rn(v[1], scale), w.y);
+    v[2] = __fmul_rn(__fmul_rn(v[2], scale), w.z), v[3] = __fmul_rn(__fmul_rn(v[3], scale), w.w);
+}
+
 /* Packed inputs k .. k + 7 of a row that is normed. */
 __device__ __forceinline__ void norm_inputs(float v[8], const program_stage &s, const product_room &r, int row, int k,
                                             float scale) {
@@ -178,8 +183,8 @@ __device__ __forceinline__ void norm_inputs(float v[8], const program_stage &s, 
             at = *(const float4 *)(x + k + half);
             if (s.norm_weight) w = *(const float4 *)(r.weights + k + half);
         }
-        v[half] = __fmul_rn(__fmul_rn(at.x, scale), w.x), v[half + 1] = __fmul_rn(__fmul_rn(at.y, scale), w.y);
-        v[half + 2] = __fmul_rn(__fmul_rn(at.z, scale), w.z), v[half + 3] = __fmul_rn(__fmul_rn(at.w, scale), w.w);
+        v[half] = at.x, v[half + 1] = at.y, v[half + 2] = at.z, v[half + 3] = at.w;
+        norm_four(v + half, scale, w);
     }
 }
 
@@ -208,9 +213,7 @@ template <int GROUP> __device__ __forceinline__ void stage_kept(const program_st
     met.put(block_square(v[0]), row, k, is_any, n);
     met.wait();
     const float scale = row_scale(s, met.at, row);
-    const float weights[8] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
-#pragma unroll
-    for (int j = 0; j < 8; j++) v[0][j] = __fmul_rn(__fmul_rn(v[0][j], scale), weights[j]);
+    norm_four(v[0], scale, w0), norm_four(v[0] + 4, scale, w1);
     put_digits<GROUP, 1>(r, v, &row, &p.k, &is_any);
 }
 
@@ -226,9 +229,7 @@ template <int GROUP> __device__ __forceinline__ void stage_only_kept(const progr
     __syncthreads();
     if (!agreed(k < r.width)) return;
     const float scale = norm_scale(add_blocks(r.squares, PROGRAM_WARPS), n, s.eps);
-    const float weights[8] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
-#pragma unroll
-    for (int j = 0; j < 8; j++) v[0][j] = __fmul_rn(__fmul_rn(v[0][j], scale), weights[j]);
+    norm_four(v[0], scale, w0), norm_four(v[0] + 4, scale, w1);
     put_only<GROUP>(r, v);
 }
 
@@ -297,7 +298,8 @@ template <int GROUP, class MEETS>
 __device__ __forceinline__ bool stage_normed(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     const int units = a.order ? a.n_units : program_units(a.n_units, MEETS::blocks()); /* the same for all blocks */
-    const bool is_laid = agreed(s.norm_rows || !program_keeps(a.n_rows, units)), is_sorted = agreed(a.order);
+    const bool is_laid = agreed(s.norm_rows || !program_keeps(a.n_rows * units * PACKED_UNIT)),
+               is_sorted = agreed(a.order);
     if (is_laid)
         stage_laid<GROUP>(s, r);
     else if (is_sorted)

@@ -80,10 +80,8 @@ KERNEL k_norm(const k_norm_args a) {
                        }) /
                (float)dim;
     const float squares = sum_row(x, dim, room, [mean, dim](float v[1][NORM_PIECE], int k) {
-        float sum;
         for (int i = 0; i < NORM_PIECE; i++) v[0][i] = k + i < dim ? v[0][i] - mean : 0;
-        block_squares<1>(&sum, v);
-        return sum;
+        return block_square(v[0]);
     });
     const float scale = norm_scale(squares, dim, a.eps);
     const int step = (int)blockDim.x;
