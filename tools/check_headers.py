@@ -26,7 +26,7 @@ def isa_flags(name):
     flags = {"avx2": "-mavx2 -mfma -mf16c", "avx512": "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl"}
     flags["avxvnni"] = flags["avx2"] + " -mavxvnni"
     flags["avx512vnni"] = flags["avx512"] + " -mavx512vnni"
-    flags["avx512bf16"] = flags["avx512"] + " -mavx512bf16"
+    flags["avx512bf16"] = flags["avx512"] + " -mavx512vbmi -mavx512bf16"
     flags["amx"] = flags["avx512"] + " -mamx-tile -mamx-bf16 -mamx-int8"
     return flags.get(isa, "").split()
 

@@ -58,6 +58,7 @@ static void read_avx512(cpu_features *out, leaf seven, leaf seven_one) {
     out->avx512dq = bit(seven.b, 17);
     out->avx512bw = bit(seven.b, 30);
     out->avx512vl = bit(seven.b, 31);
+    out->avx512vbmi = bit(seven.c, 1);
     out->avx512vnni = bit(seven.c, 11);
     out->avx512fp16 = bit(seven.d, 23);
     out->avx512bf16 = bit(seven_one.a, 5);

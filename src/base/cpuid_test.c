@@ -53,6 +53,7 @@ static void agrees_with_the_kernel(void **state) {
         {"avx512bw", f.avx512bw},
         {"avx512dq", f.avx512dq},
         {"avx512vl", f.avx512vl},
+        {"avx512vbmi", f.avx512vbmi},
         {"avx512_vnni", f.avx512vnni},
         {"avx512_bf16", f.avx512bf16},
         {"avx512_fp16", f.avx512fp16},

@@ -10,10 +10,11 @@
 typedef float elem;
 typedef __m256 vec;
 typedef __m256 acc;
-enum { LANES = 8, TILE_ROWS = 4, TILE_COLS = 3, PANEL_TILES = 32, STREAMS = 4 };
+enum { LANES = 8, TILE_ROWS = 4, TILE_COLS = 3, PANEL_TILES = 32, STREAMS = 4, AS_CODED = 0 };
 
 static inline vec vec_load(const elem *from) { return _mm256_loadu_ps(from); }
 static inline acc acc_zero(void) { return _mm256_setzero_ps(); }
+static inline acc acc_add_scaled(acc a, acc sum, float scale) { return _mm256_fmadd_ps(sum, _mm256_set1_ps(scale), a); }
 static inline acc vec_mac(acc a, vec x, vec w) { return _mm256_fmadd_ps(x, w, a); }
 
 static inline vec from_16(quant_id type, const void *at) {
@@ -41,8 +42,8 @@ static inline vec from_4(const void *at, coded_by by) {
     memcpy(&eight, at, sizeof eight);
     const __m256i words = _mm256_set1_epi32(eight);
     const __m256i codes = _mm256_srlv_epi32(words, _mm256_set_epi32(24, 28, 16, 20, 8, 12, 0, 4));
-    const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(by.values), codes);
-    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(by.values + 8), codes);
+    const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(by.coded->values), codes);
+    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(by.coded->values + 8), codes);
     const __m256 is_high = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28));
     return _mm256_mul_ps(_mm256_blendv_ps(low, high, is_high), _mm256_set1_ps(by.scale));
 }

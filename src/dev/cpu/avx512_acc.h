@@ -7,6 +7,7 @@
 typedef __m512 acc;
 
 static inline acc acc_zero(void) { return _mm512_setzero_ps(); }
+static inline acc acc_add_scaled(acc a, acc sum, float scale) { return _mm512_fmadd_ps(sum, _mm512_set1_ps(scale), a); }
 
 static inline __m128 acc_four(acc a) {
     return sum_halves(_mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)));

@@ -10,7 +10,7 @@
 
 typedef float elem;
 typedef __m512 vec;
-enum { LANES = 16, TILE_ROWS = 6, TILE_COLS = 4, PANEL_TILES = 24, STREAMS = 8 };
+enum { LANES = 16, TILE_ROWS = 6, TILE_COLS = 4, PANEL_TILES = 24, STREAMS = 8, AS_CODED = 0 };
 
 static inline vec vec_load(const elem *from) { return _mm512_loadu_ps(from); }
 static inline acc vec_mac(acc a, vec x, vec w) { return _mm512_fmadd_ps(x, w, a); }
@@ -39,7 +39,7 @@ static inline vec from_4(const void *codes, coded_by by) {
     int32_t eight[2];
     memcpy(eight, codes, sizeof eight);
     const __m512i words = _mm512_mask_set1_epi32(_mm512_set1_epi32(eight[0]), 0xFF00, eight[1]);
-    const vec values = _mm512_mul_ps(_mm512_loadu_ps(by.values), _mm512_set1_ps(by.scale));
+    const vec values = _mm512_mul_ps(_mm512_loadu_ps(by.coded->values), _mm512_set1_ps(by.scale));
     return _mm512_permutexvar_ps(_mm512_srlv_epi32(words, shifts), values);
 }
 

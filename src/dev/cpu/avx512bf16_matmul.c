@@ -1,7 +1,9 @@
-/* avx512bf16_matmul.c — BF16 weights times activations rounded to BF16, by dot products of pairs.
+/* avx512bf16_matmul.c — weights of 16 and 8 bits times activations rounded to BF16, by dot products of pairs.
  *
- * The walk over tiles is tiles_matmul.inc; a vector is 32 BF16 values and nothing is widened. Exact precision and
- * the other formats keep the kernels of avx512. The instruction flushes subnormal numbers to zero. */
+ * The walk over tiles is tiles_matmul.inc; a vector is 32 BF16 values. Weights of 16 bits are used as they are stored.
+ * BF16 holds every float of 8 bits, so codes become BF16 by two tables of 128 bytes, the sign aside, and sums are
+ * scaled. Exact precision and the other formats keep the kernels of avx512. The instruction flushes subnormal numbers
+ * to zero, of which no code is one. */
 #include "avx512_acc.h"
 #include "coded.h"
 #include "cpu.h"
@@ -9,18 +11,44 @@
 
 typedef uint16_t elem;
 typedef __m512i vec;
-enum { LANES = 32, TILE_ROWS = 4, TILE_COLS = 6, PANEL_TILES = 16, STREAMS = 8 };
+enum { LANES = 32, TILE_ROWS = 4, TILE_COLS = 6, PANEL_TILES = 16, STREAMS = 8, AS_CODED = 1 };
 
 static inline vec vec_load(const elem *from) { return _mm512_loadu_si512(from); }
 static inline acc vec_mac(acc a, vec x, vec w) { return _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)w); }
 
+/* Bytes 2 i and 2 i + 1 are byte i of the lower bytes and byte i of the upper ones, counted from `first` on. */
+static inline vec weave(__m512i lower, __m512i upper, int first) {
+    static const uint8_t places[CODED_STEP] = {
+#define FOUR(i) i, 64 + i, i + 1, 65 + i, i + 2, 66 + i, i + 3, 67 + i
+        FOUR(0), FOUR(4), FOUR(8), FOUR(12), FOUR(16), FOUR(20), FOUR(24), FOUR(28),
+#undef FOUR
+    };
+    const __m512i at = _mm512_add_epi8(_mm512_loadu_si512(places), _mm512_set1_epi8((char)first));
+    return _mm512_permutex2var_epi8(lower, at, upper);
+}
+
+/* Of 64 codes the 32 from `first` on. */
+static inline vec from_8(__m512i codes, int first, const cpu_coded *by) {
+    const __m512i lower =
+        _mm512_permutex2var_epi8(_mm512_loadu_si512(by->lower), codes, _mm512_loadu_si512(by->lower + 64));
+    const __m512i sizes =
+        _mm512_permutex2var_epi8(_mm512_loadu_si512(by->upper), codes, _mm512_loadu_si512(by->upper + 64));
+    enum { A_OR_B_AND_C = 0xF8 };
+    const __m512i upper = _mm512_ternarylogic_epi32(sizes, codes, _mm512_set1_epi8((char)0x80), A_OR_B_AND_C);
+    return weave(lower, upper, first);
+}
+
+/* Vectors of codes are made two at a time: 64 of them lie from `row` on, k is 0 or 32. */
 static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k, coded_by by) {
+    if (is_coded(type)) return from_8(_mm512_loadu_si512(row), (int)k, by.coded);
     return _mm512_loadu_si512(row + 2 * k);
 }
 
 /* The first n lanes; the rest are zeros and their memory is not touched. */
 static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, int n, coded_by by) {
-    return _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), row + 2 * k);
+    const uint32_t lanes = (uint32_t)((1ull << n) - 1);
+    if (is_coded(type)) return from_8(_mm512_maskz_loadu_epi8(lanes, row + k), 0, by.coded);
+    return _mm512_maskz_loadu_epi16(lanes, row + 2 * k);
 }
 
 static inline void pack_row(elem *to, const float *x, int64_t n) {
@@ -35,5 +63,9 @@ static inline void pack_row(elem *to, const float *x, int64_t n) {
 #include "tiles_matmul.inc"
 
 TILES_KERNEL(bf16, QUANT_BF16);
+TILES_KERNEL(codes, QUANT_FP8_E4M3);
 
-const cpu_matmul_ops cpu_matmul_avx512bf16 = {.fast = {[QUANT_BF16] = &kernel_bf16}};
+const cpu_matmul_ops cpu_matmul_avx512bf16 = {
+    .fast = {[QUANT_BF16] = &kernel_bf16},
+    .coded_fast = {[QUANT_CODES_E4M3] = &kernel_codes, [QUANT_CODES_E5M2] = &kernel_codes},
+};

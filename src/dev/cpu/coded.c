@@ -13,6 +13,18 @@ enum { TASK_ROWS = 64, ALL_SHIFT = 62 };
 /* What a code lacks that becomes a float by its bits. */
 static float unit_of(quant_codes codes) { return codes == QUANT_CODES_E4M3 ? 0x1p8f : 1; }
 
+static float float_of(quant_codes codes, uint8_t code) {
+    return codes == QUANT_CODES_E4M3 ? scaled_e4m3(code) / unit_of(codes) : quant_f16_to_f32((uint16_t)(code << 8));
+}
+
+static void put_halves(cpu_coded *to) {
+    for (int i = 0; i < CODED_SIZES; i++) {
+        const uint16_t half = quant_f32_to_bf16(float_of(to->codes, (uint8_t)i));
+        to->lower[i] = (uint8_t)half;
+        to->upper[i] = (uint8_t)(half >> 8);
+    }
+}
+
 /* By how much to shift what shares a scale with its n neighbours; false: that is no shift, or below `least`. */
 static bool shift_of(int *out, int64_t group, int64_t n, int64_t least) {
     *out = ALL_SHIFT;
@@ -65,6 +77,7 @@ static bool plan(cpu_coded *out, const quant_matrix *m, const cpu_matmul_kernel 
     if (!m->type->coded || !m->type->coded(&is, m) || !kernels[is.codes]) return false;
     *out = (cpu_coded){.codes = is.codes};
     memcpy(out->values, is.values, sizeof out->values);
+    put_halves(out);
     if (is.codes == QUANT_CODES_TABLE && m->n_in % CODED_STEP) return false;
     if (!shift_of(&out->shift, is.group, m->n_in, CODED_STEP)) return false;
     out->scales_of_row = shared(m->n_in, out->shift);

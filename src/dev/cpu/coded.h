@@ -8,7 +8,8 @@
 
 #include "cpu.h"
 
-enum { CODED_STEP = 64 }; /* inputs that have one scale, as kernels take them */
+/* Inputs that have one scale, as kernels take them; codes of 8 bits without their sign. */
+enum { CODED_STEP = 64, CODED_SIZES = 128 };
 
 /* Kernels name kinds of codes by a format that has them. */
 static inline bool is_coded(quant_id type) { return type >= QUANT_PLAIN_COUNT; }
@@ -21,7 +22,9 @@ static inline size_t bytes_of(quant_id type, int64_t n) {
 /* A weight's dev_weight.owned. Rows of 4 bits are whole steps. */
 typedef struct cpu_coded {
     quant_codes codes;
-    float values[16];     /* CODES_TABLE */
+    float values[16]; /* CODES_TABLE */
+    /* Codes of 8 bits without their sign as BF16, which holds them all: lower bytes, upper bytes. */
+    uint8_t lower[CODED_SIZES], upper[CODED_SIZES];
     int shift, row_shift; /* scale [row >> row_shift][k >> shift] */
     int64_t scales_of_row;
     float scales[];
@@ -29,7 +32,7 @@ typedef struct cpu_coded {
 
 /* What makes a float of a code, besides the kind of code. */
 typedef struct coded_by {
-    const float *values;
+    const cpu_coded *coded;
     float scale;
 } coded_by;
 

@@ -88,8 +88,9 @@ typedef struct cpu_matmul_kernel {
 typedef struct cpu_matmul_ops {
     const cpu_matmul_kernel *fast[QUANT_PLAIN_COUNT], *exact[QUANT_PLAIN_COUNT]; /* fast falls back to exact */
     const cpu_matmul_kernel *unpacked;                                           /* any format that can be unpacked */
-    const cpu_matmul_kernel *coded[QUANT_CODES_COUNT]; /* weights that coded.c has looked at; NULL: none */
-    const cpu_matmul_kernel *grouped;                  /* weights that pack.c has re-laid; NULL: none */
+    /* Weights that coded.c has looked at; NULL: none. Those of coded_fast are for `fast`, and there is a coded one. */
+    const cpu_matmul_kernel *coded[QUANT_CODES_COUNT], *coded_fast[QUANT_CODES_COUNT];
+    const cpu_matmul_kernel *grouped; /* weights that pack.c has re-laid; NULL: none */
 } cpu_matmul_ops;
 
 /* ---- row by row; pointers need no alignment beyond a float's ---- */

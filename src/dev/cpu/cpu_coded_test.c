@@ -1,5 +1,6 @@
 /* cpu_coded_test.c — products with floats by code, on every level of this machine: bit for bit those of the same level
- * with the floats themselves, whatever the sizes, the cut, the codes and the scales.
+ * with the floats themselves, whatever the sizes, the cut, the codes and the scales. Kernels for `fast` that round
+ * activations are near them instead, with the same bits for every cut.
  *
  * Weights end where their memory ends and begin at odd addresses, so that the sanitizers see a kernel that reads too
  * far or needs alignment. */
@@ -132,14 +133,40 @@ static void drop(world *w) {
     for (int i = 0; i < QUANT_PARTS; i++) mem_free(w->memory[i]);
 }
 
-static void multiply(device *d, world *w, const dev_weight *weight, float *out, int row, int n_rows) {
+static void multiply_as(device *d, world *w, const dev_weight *weight, float *out, int row, int n_rows, bool is_exact) {
     const matmul_args a = {
         .x = w->x + row * weight->n_in,
         .x_stride = weight->n_in,
         .n_rows = n_rows,
         .n_parts = 1,
+        .is_exact = is_exact,
         .parts = {{.w = weight, .bias = w->bias, .out = out + row * weight->n_out, .out_stride = weight->n_out}}};
     d->ops->matmul(d, &a);
+}
+
+static void multiply(device *d, world *w, const dev_weight *weight, float *out, int row, int n_rows) {
+    multiply_as(d, w, weight, out, row, n_rows, false);
+}
+
+/* Whether activations are rounded. */
+static bool rounds(const device *d, const dev_weight *weight) {
+    const cpu_coded *coded = weight->owned;
+    return !d->exact && coded && cpu_of((device *)d)->matmul.coded_fast[coded->codes];
+}
+
+/* Activations are rounded to BF16, by up to 2^-8 of each. What is no finite number on one side is none on the other. */
+static void check_near(const device *d, const world *w) {
+    const int n_out = (int)w->m.n_out, n_in = (int)w->m.n_in;
+    for (int i = 0; i < w->n_rows * n_out; i++) {
+        double sizes = 0;
+        for (int k = 0; k < n_in; k++)
+            sizes += fabs((double)w->floats[i % n_out * n_in + k] * (double)w->x[i / n_out * n_in + k]);
+        if (fabs((double)w->got[i] - (double)w->wanted[i]) <= 0x1.1p-8 * sizes + 0x1p-20) continue;
+        if (!isfinite(w->got[i]) && !isfinite(w->wanted[i])) continue;
+        fail_msg("%s of groups %d x %d, %s, %d x %d, %d rows: value %d is %.9g, not %.9g", w->m.type->name,
+                 w->m.row_group, w->m.group, d->level, n_out, n_in, w->n_rows, i, (double)w->got[i],
+                 (double)w->wanted[i]);
+    }
 }
 
 static void check_same(const device *d, const world *w, const char *how) {
@@ -162,6 +189,10 @@ static bool check_products(device *d, world *w) {
     const bool has_kernel = weight.owned != NULL;
     multiply(d, w, &floats, w->wanted, 0, w->n_rows);
     multiply(d, w, &weight, w->got, 0, w->n_rows);
+    if (rounds(d, &weight)) {
+        check_near(d, w);
+        memcpy(w->wanted, w->got, sizeof w->got);
+    }
     check_same(d, w, "at once");
     for (int piece = 1; piece <= 5; piece += 2) {
         memset(w->got, 0xA5, sizeof w->got);
@@ -194,6 +225,29 @@ static void products_are_those_of_floats(void **state) {
                 }
             dev_close(d);
         }
+    mem_free(w);
+}
+
+/* An op that asks for exact products gets those of floats. */
+static void exact_ops_stay_exact(void **state) {
+    world *w = MEM_NEW(world);
+    for (int i = 0; level_name(i); i++) {
+        device *d = level_open(level_name(i), 2, false, MOST_ROWS, MOST_IN);
+        for (size_t s = 0; s < HARNESS_COUNT(shapes); s++) {
+            build(w, &kinds[2], &shapes[s]);
+            const dev_weight floats = {
+                .type = quant_type_of(QUANT_F32), .n_out = w->m.n_out, .n_in = w->m.n_in, .data = w->floats};
+            dev_weight weight;
+            assert_int_equal(d->ops->weight_open(d, &weight, &w->m, NULL), QP_OK);
+            assert_int_equal(d->ops->weight_pack(d, &weight, NULL), QP_OK);
+            multiply(d, w, &floats, w->wanted, 0, w->n_rows);
+            multiply_as(d, w, &weight, w->got, 0, w->n_rows, true);
+            check_same(d, w, "that are exact");
+            d->ops->weight_close(d, &weight);
+            drop(w);
+        }
+        dev_close(d);
+    }
     mem_free(w);
 }
 
@@ -339,6 +393,7 @@ static void tables_and_short_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_those_of_floats),
+        cmocka_unit_test(exact_ops_stay_exact),
         cmocka_unit_test(every_code_counts),
         cmocka_unit_test(a_nan_is_found),
         cmocka_unit_test(scales_of_any_size),

@@ -15,7 +15,7 @@ static bool has_avx512(const cpu_features *f) {
     return has_avx2(f) && f->avx512f && f->avx512bw && f->avx512dq && f->avx512vl;
 }
 static bool has_avx512vnni(const cpu_features *f) { return has_avx512(f) && f->avx512vnni; }
-static bool has_avx512bf16(const cpu_features *f) { return has_avx512(f) && f->avx512bf16; }
+static bool has_avx512bf16(const cpu_features *f) { return has_avx512(f) && f->avx512vbmi && f->avx512bf16; }
 static bool has_amx(const cpu_features *f) { return has_avx512(f) && f->amx_tile && f->amx_bf16; }
 static bool has_amxint8(const cpu_features *f) { return has_avx512vnni(f) && f->amx_tile && f->amx_int8; }
 #elif defined(__aarch64__)

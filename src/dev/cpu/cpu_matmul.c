@@ -52,10 +52,15 @@ static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step 
 static int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 static int64_t clamp(int64_t n, int64_t low, int64_t high) { return n < low ? low : n > high ? high : n; }
 
+static const cpu_matmul_kernel *kernel_of_codes(const cpu_matmul_ops *ops, bool exact, const cpu_coded *coded) {
+    const cpu_matmul_kernel *fast = ops->coded_fast[coded->codes];
+    return !exact && fast ? fast : ops->coded[coded->codes];
+}
+
 static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, const dev_weight *w) {
     const quant_id type = w->type->id;
     if (w->packed) return ops->grouped;
-    if (w->owned) return ops->coded[((const cpu_coded *)w->owned)->codes];
+    if (w->owned) return kernel_of_codes(ops, exact, w->owned);
     if (type >= QUANT_PLAIN_COUNT) return ops->unpacked;
     return !exact && ops->fast[type] ? ops->fast[type] : ops->exact[type];
 }
@@ -288,7 +293,7 @@ void cpu_matmul(device *d, const matmul_args *a) {
 /* ---- room ---- */
 
 typedef struct room {
-    const cpu_matmul_kernel *kernels[2 * QUANT_PLAIN_COUNT + QUANT_CODES_COUNT + 2]; /* with distinct packings */
+    const cpu_matmul_kernel *kernels[2 * (QUANT_PLAIN_COUNT + QUANT_CODES_COUNT) + 2]; /* with distinct packings */
     int n;
     size_t packed, scratch;
 } room;
@@ -315,7 +320,10 @@ static bool measure_room(const cpu_matmul_ops *ops, int max_rows, int64_t max_in
         fits = fits && add_room(&r, ops->fast[i], 1, max_rows, max_in);
         fits = fits && add_room(&r, ops->exact[i], 1, max_rows, max_in);
     }
-    for (int i = 0; i < QUANT_CODES_COUNT; i++) fits = fits && add_room(&r, ops->coded[i], 1, max_rows, max_in);
+    for (int i = 0; i < QUANT_CODES_COUNT; i++) {
+        fits = fits && add_room(&r, ops->coded_fast[i], 1, max_rows, max_in);
+        fits = fits && add_room(&r, ops->coded[i], 1, max_rows, max_in);
+    }
     fits = fits && add_room(&r, ops->unpacked, 1, max_rows, max_in);
     fits = fits && add_room(&r, ops->grouped, DEV_MATMUL_PARTS, max_rows, max_in);
     *packed = r.packed;

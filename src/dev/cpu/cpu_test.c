@@ -66,6 +66,7 @@ static void the_best_level_is_chosen(void **state) {
     cpu_features f[6] = {0};
     for (int i = 1; i < 6; i++) f[i] = avx2;
     for (int i = 2; i < 6; i++) f[i].avx512f = f[i].avx512bw = f[i].avx512dq = f[i].avx512vl = true;
+    f[3].avx512vbmi = f[4].avx512vbmi = f[5].avx512vbmi = true;
     f[3].avx512bf16 = f[4].avx512bf16 = f[5].avx512bf16 = true;
     f[4].amx_tile = f[4].amx_bf16 = f[4].amx_int8 = true;
     f[5].amx_tile = f[5].amx_int8 = f[5].avx512vnni = true;

@@ -11,10 +11,11 @@
 typedef float elem;
 typedef float32x4_t vec;
 typedef float32x4_t acc;
-enum { LANES = 4, TILE_ROWS = 6, TILE_COLS = 4, PANEL_TILES = 24, STREAMS = 4 };
+enum { LANES = 4, TILE_ROWS = 6, TILE_COLS = 4, PANEL_TILES = 24, STREAMS = 4, AS_CODED = 0 };
 
 static inline vec vec_load(const elem *from) { return vld1q_f32(from); }
 static inline acc acc_zero(void) { return vdupq_n_f32(0); }
+static inline acc acc_add_scaled(acc a, acc sum, float scale) { return vfmaq_n_f32(a, sum, scale); }
 static inline acc vec_mac(acc a, vec x, vec w) { return vfmaq_f32(a, x, w); }
 
 static inline vec from_16(quant_id type, const void *at) {
@@ -41,7 +42,7 @@ static inline vec from_4(const void *at, coded_by by) {
     memcpy(&four, at, sizeof four);
     const uint32x4_t codes = vandq_u32(vshlq_u32(vdupq_n_u32(four), vld1q_s32(shifts)), vdupq_n_u32(15));
     const uint32x4_t places = vmlaq_n_u32(vdupq_n_u32(0x03020100), codes, 0x04040404);
-    const uint8x16x4_t values = vld1q_u8_x4((const uint8_t *)by.values);
+    const uint8x16x4_t values = vld1q_u8_x4((const uint8_t *)by.coded->values);
     return vmulq_n_f32(vreinterpretq_f32_u8(vqtbl4q_u8(values, vreinterpretq_u8_u32(places))), by.scale);
 }
 
