@@ -336,11 +336,32 @@ __device__ __forceinline__ void plan_item(const program_stage &s, program_item &
     item.kv_head = pair % a.n_kv_heads, item.index = index;
 }
 
+/* Which pages a block has, counted through all KV heads of all spans. A block that has some of two heads does one after
+ * the other, and its quads seldom come out even in both; all wait for it. So each head has as many blocks as all of them
+ * can have, unless the blocks that are left over would be missed more. */
+struct page_share {
+    int begin, end;
+
+    static __device__ __forceinline__ int shares_of(int n, int by) { return (n + by - 1) / by; }
+
+    __device__ __forceinline__ page_share(int heads, int pages, int quads) {
+        const int blocks = (int)gridDim.x, block = (int)blockIdx.x, n = heads * pages, each = blocks / heads;
+        const int turns = shares_of(shares_of(n, blocks), quads) + 1; /* of the pages of two heads, at most */
+        if (each && shares_of(shares_of(pages, each), quads) <= turns) {
+            const int head = block / each, share = block - head * each;
+            const bool is_any = head < heads;
+            begin = is_any ? head * pages + share * pages / each : 0;
+            end = is_any ? head * pages + (share + 1) * pages / each : 0;
+        } else {
+            begin = (int)((int64_t)block * n / blocks), end = (int)((int64_t)(block + 1) * n / blocks);
+        }
+    }
+};
+
 __device__ __forceinline__ void plan_block(const program_stage &s) {
     const k_decode_args &a = s.is.heads.attend;
-    const int64_t n = a.n_splits * a.n_kv_heads * s.n_spans;
-    const int begin = (int)(blockIdx.x * n / gridDim.x), end = (int)((blockIdx.x + 1) * n / gridDim.x);
-    plan_item(s, state_of().items[0], begin, begin, end);
+    const page_share share(a.n_kv_heads * s.n_spans, a.n_splits, s.quads);
+    plan_item(s, state_of().items[0], share.begin, share.begin, share.end);
     if (thread_now() == 0) state_of().items[1].begin = -1; /* none yet */
     __syncthreads();
 }
