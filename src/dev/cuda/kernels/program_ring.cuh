@@ -25,15 +25,18 @@ __device__ __forceinline__ program_share &share_of(int stream) {
 
 /* ---- who has what ---- */
 
+enum { SLICES_SHIFT = 3, WARPS_SHIFT = 4 };
+static_assert(1 << SLICES_SHIFT == PACKED_SLICES && 1 << WARPS_SHIFT == PROGRAM_WARPS, "their logarithms");
+
 /* Blocks of a cluster share its tiles: each has some slices of their inputs, each of its warps one of these in every
  * tile of a group. */
-__device__ __forceinline__ int cluster_shift() { return 3 - state_of().slice_shift; }
+__device__ __forceinline__ int cluster_shift() { return SLICES_SHIFT - state_of().slice_shift; }
 __device__ __forceinline__ int block_slice() { return (int)cluster_rank() << state_of().slice_shift; }
 __device__ __forceinline__ int warp_slice() {
     return block_slice() + (threadIdx.x / 32 & ((1 << state_of().slice_shift) - 1));
 }
 __device__ __forceinline__ int warp_group() { return threadIdx.x / 32 >> state_of().slice_shift; }
-__device__ __forceinline__ int group_shift() { return 4 - state_of().slice_shift; }
+__device__ __forceinline__ int group_shift() { return WARPS_SHIFT - state_of().slice_shift; }
 
 /* ---- meeting ---- */
 
