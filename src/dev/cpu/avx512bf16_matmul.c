@@ -27,12 +27,20 @@ static inline vec weave(__m512i lower, __m512i upper, int first) {
     return _mm512_permutex2var_epi8(lower, at, upper);
 }
 
+/* The tables in registers. */
+typedef struct halves {
+    __m512i lower[2], upper[2];
+} halves;
+
+static inline halves halves_of(const cpu_coded *by) {
+    return (halves){{_mm512_loadu_si512(by->lower), _mm512_loadu_si512(by->lower + 64)},
+                    {_mm512_loadu_si512(by->upper), _mm512_loadu_si512(by->upper + 64)}};
+}
+
 /* Of 64 codes the 32 from `first` on. */
-static inline vec from_8(__m512i codes, int first, const cpu_coded *by) {
-    const __m512i lower =
-        _mm512_permutex2var_epi8(_mm512_loadu_si512(by->lower), codes, _mm512_loadu_si512(by->lower + 64));
-    const __m512i sizes =
-        _mm512_permutex2var_epi8(_mm512_loadu_si512(by->upper), codes, _mm512_loadu_si512(by->upper + 64));
+static inline vec from_8(__m512i codes, int first, halves by) {
+    const __m512i lower = _mm512_permutex2var_epi8(by.lower[0], codes, by.lower[1]);
+    const __m512i sizes = _mm512_permutex2var_epi8(by.upper[0], codes, by.upper[1]);
     enum { A_OR_B_AND_C = 0xF8 };
     const __m512i upper = _mm512_ternarylogic_epi32(sizes, codes, _mm512_set1_epi8((char)0x80), A_OR_B_AND_C);
     return weave(lower, upper, first);
@@ -40,15 +48,33 @@ static inline vec from_8(__m512i codes, int first, const cpu_coded *by) {
 
 /* Vectors of codes are made two at a time: 64 of them lie from `row` on, k is 0 or 32. */
 static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k, coded_by by) {
-    if (is_coded(type)) return from_8(_mm512_loadu_si512(row), (int)k, by.coded);
+    if (is_coded(type)) return from_8(_mm512_loadu_si512(row), (int)k, halves_of(by.coded));
     return _mm512_loadu_si512(row + 2 * k);
 }
 
 /* The first n lanes; the rest are zeros and their memory is not touched. */
 static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, int n, coded_by by) {
     const uint32_t lanes = (uint32_t)((1ull << n) - 1);
-    if (is_coded(type)) return from_8(_mm512_maskz_loadu_epi8(lanes, row + k), 0, by.coded);
+    if (is_coded(type)) return from_8(_mm512_maskz_loadu_epi8(lanes, row + k), 0, halves_of(by.coded));
     return _mm512_maskz_loadu_epi16(lanes, row + 2 * k);
+}
+
+/* Stores might change tables that are read from memory, as far as compilers know. */
+#define HAS_WIDEN
+static inline void widen(elem *to, const dev_weight *w, quant_id type, int64_t row) {
+    const halves by = halves_of(w->owned);
+    const uint8_t *codes = (const uint8_t *)w->data + (size_t)row * bytes_of(type, w->n_in);
+    int64_t k = 0;
+    for (; k + CODED_STEP <= w->n_in; k += CODED_STEP) {
+        const __m512i step = _mm512_loadu_si512(codes + k);
+        _mm512_storeu_si512(to + k, from_8(step, 0, by));
+        _mm512_storeu_si512(to + k + LANES, from_8(step, LANES, by));
+    }
+    for (; k < w->n_in; k += LANES) {
+        const int64_t left = w->n_in - k;
+        const __mmask64 lanes = left < LANES ? (1ull << left) - 1 : (1ull << LANES) - 1;
+        _mm512_storeu_si512(to + k, from_8(_mm512_maskz_loadu_epi8(lanes, codes + k), 0, by));
+    }
 }
 
 static inline void pack_row(elem *to, const float *x, int64_t n) {
