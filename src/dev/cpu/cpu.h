@@ -15,7 +15,7 @@
 /* ---- matrix products ---- */
 
 /* What this processor likes, of ways that give the same bits. Packed weights of a single row are read several tiles
- * side by side, or one after the other. */
+ * side by side, or one after the other; float weights of few rows are fetched each column by itself, or as they lie. */
 typedef struct cpu_ways {
     bool one_stream;
     size_t ahead; /* of one stream: bytes that it is told about in advance; 0: the processor fetches better by itself */
