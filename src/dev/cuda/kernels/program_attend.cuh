@@ -337,8 +337,8 @@ __device__ __forceinline__ void plan_item(const program_stage &s, program_item &
 }
 
 /* Which pages a block has, counted through all KV heads of all spans. A block that has some of two heads does one after
- * the other, and its quads seldom come out even in both; all wait for it. So each head has as many blocks as all of them
- * can have, unless the blocks that are left over would be missed more. */
+ * the other, and its quads seldom come out even in both; all wait for it. So each head has as many blocks as all of
+ * them can have, unless the blocks that are left over would be missed more. */
 struct page_share {
     int begin, end;
 
