@@ -117,7 +117,8 @@ template <class FAMILY, class CACHES> __device__ __forceinline__ void run_progra
         state.met = a.met;
         state.told_shift = __ldcg(a.met + 2) ? a.area_bytes : 0;
         state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.squares_bytes, a.scratch_bytes);
-        for (state.slice_shift = SLICES_SHIFT; PACKED_SLICES >> state.slice_shift < (int)cluster_blocks();) state.slice_shift--;
+        state.slice_shift = SLICES_SHIFT;
+        while (PACKED_SLICES >> state.slice_shift < (int)cluster_blocks()) state.slice_shift--;
         barrier_init(shared_address(&state.sums_met), 1);
         for (int i = 0; i < PROGRAM_TURNS; i++) {
             barrier_init(shared_address(&state.ready[i]), (int)cluster_blocks());
