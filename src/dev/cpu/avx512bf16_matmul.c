@@ -71,9 +71,8 @@ static inline void widen(elem *to, const dev_weight *w, quant_id type, int64_t r
         _mm512_storeu_si512(to + k + LANES, from_8(step, LANES, by));
     }
     for (; k < w->n_in; k += LANES) {
-        const int64_t left = w->n_in - k;
-        const __mmask64 lanes = left < LANES ? (1ull << left) - 1 : (1ull << LANES) - 1;
-        _mm512_storeu_si512(to + k, from_8(_mm512_maskz_loadu_epi8(lanes, codes + k), 0, by));
+        const int n = w->n_in - k < LANES ? (int)(w->n_in - k) : LANES;
+        _mm512_storeu_si512(to + k, vec_weight_part(type, codes, k, n, (coded_by){.coded = w->owned}));
     }
 }
 

@@ -13,6 +13,7 @@ enum { TASK_ROWS = 64, ALL_SHIFT = 62 };
 /* What a code lacks that becomes a float by its bits. */
 static float unit_of(quant_codes codes) { return codes == QUANT_CODES_E4M3 ? 0x1p8f : 1; }
 
+/* What a code of 8 bits stands for as kernels read it, without its unit. */
 static float float_of(quant_codes codes, uint8_t code) {
     return codes == QUANT_CODES_E4M3 ? scaled_e4m3(code) / unit_of(codes) : quant_f16_to_f32((uint16_t)(code << 8));
 }
@@ -77,7 +78,7 @@ static bool plan(cpu_coded *out, const quant_matrix *m, const cpu_matmul_kernel 
     if (!m->type->coded || !m->type->coded(&is, m) || !kernels[is.codes]) return false;
     *out = (cpu_coded){.codes = is.codes};
     memcpy(out->values, is.values, sizeof out->values);
-    put_halves(out);
+    if (is.codes != QUANT_CODES_TABLE) put_halves(out);
     if (is.codes == QUANT_CODES_TABLE && m->n_in % CODED_STEP) return false;
     if (!shift_of(&out->shift, is.group, m->n_in, CODED_STEP)) return false;
     out->scales_of_row = shared(m->n_in, out->shift);

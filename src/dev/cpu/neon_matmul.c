@@ -70,7 +70,6 @@ static inline void acc_sum_four(float *to, acc a, acc b, acc c, acc d) {
 static inline void pack_row(elem *to, const float *x, int64_t n) { memcpy(to, x, (size_t)n * sizeof *to); }
 
 #include "tiles_matmul.inc"
-#include "unpacked_matmul.inc"
 
 TILES_KERNEL(f32, QUANT_F32);
 TILES_KERNEL(f16, QUANT_F16);
@@ -78,6 +77,8 @@ TILES_KERNEL(bf16, QUANT_BF16);
 TILES_KERNEL(e4m3, QUANT_FP8_E4M3);
 TILES_KERNEL(e5m2, QUANT_FP8_E5M2);
 TILES_KERNEL(table, QUANT_NF4);
+
+#include "unpacked_matmul.inc"
 
 const cpu_matmul_ops cpu_matmul_neon = {
     .exact = {[QUANT_F32] = &kernel_f32, [QUANT_F16] = &kernel_f16, [QUANT_BF16] = &kernel_bf16},
