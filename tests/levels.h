@@ -11,7 +11,7 @@
 
 #if defined(__x86_64__)
 extern const cpu_attend_ops cpu_attend_emulated;
-extern const cpu_matmul_ops cpu_matmul_emulated, cpu_quant_emulated;
+extern const cpu_matmul_ops cpu_matmul_emulated, cpu_quant_emulated, cpu_prompts_emulated;
 #endif
 
 static const char LEVEL_EMULATED[] = "amx-emulated";
@@ -37,6 +37,7 @@ static inline device *level_open(const char *level, int threads, bool exact, int
         cpu_of(d)->attend.page_tiles = cpu_attend_emulated.page_tiles;
         /* few rows are AVX-512 VNNI's */
         if (dev_cpu_level_available("avx512vnni")) cpu_of(d)->matmul.grouped = cpu_quant_emulated.grouped;
+        if (dev_cpu_level_available("avx512bf16")) cpu_of(d)->matmul.prompts = cpu_prompts_emulated.prompts;
         snprintf(d->level, sizeof d->level, "%s", level);
     }
 #endif

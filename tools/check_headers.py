@@ -27,7 +27,7 @@ def isa_flags(name):
     flags["avxvnni"] = flags["avx2"] + " -mavxvnni"
     flags["avx512vnni"] = flags["avx512"] + " -mavx512vnni"
     flags["avx512bf16"] = flags["avx512"] + " -mavx512vbmi -mavx512bf16"
-    flags["amx"] = flags["avx512"] + " -mamx-tile -mamx-bf16 -mamx-int8"
+    flags["amx"] = flags["avx512"] + " -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8"
     return flags.get(isa, "").split()
 
 

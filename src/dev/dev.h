@@ -4,9 +4,9 @@
  * folder below and one row of dev.c. Ops are steps of a transformer, not tensor algebra; all activations are float32
  * [n_rows][stride] in device memory.
  *
- * The rule every device keeps: the bits of an output row depend on that row's input and its own sequence alone, never
- * on how many rows the step has, on its neighbours, on how a prompt was cut into chunks, or on the number of threads.
- * That makes answers independent of the batch. */
+ * The rule every device keeps: the bits of an output row depend on that row's input, its own sequence and whether that
+ * calls it a row of its prompt alone, never on how many rows the step has, on its neighbours, on how a prompt was cut
+ * into chunks, or on the number of threads. That makes answers independent of the batch. */
 #ifndef DEV_DEV_H
 #define DEV_DEV_H
 
@@ -87,6 +87,7 @@ typedef struct norm_args {
      * matmul_args. n_next 0: others read it. */
     const dev_weight *next[DEV_MATMUL_PARTS];
     int n_next;
+    int n_prompt; /* as of matmul_args */
 } norm_args;
 
 typedef enum activation {
@@ -114,6 +115,9 @@ typedef struct matmul_args {
     const float *x; /* [n_rows][x_stride], n_in floats used of each */
     int64_t x_stride;
     int n_rows, n_parts;
+    /* So many of the rows, the last ones, are of prompts: a device that is not exact may have products for these whose
+     * bits are others than those of answers. */
+    int n_prompt;
     matmul_part parts[DEV_MATMUL_PARTS];
     /* Two parts alike, contiguous, that add to nothing: the first's output becomes act(its product) * the second's
      * product. What the second's output holds afterwards is not said. */
@@ -236,6 +240,7 @@ typedef struct attend_args {
     /* The weight that the result is multiplied by in the next product of the device, if nothing else reads it: see
      * matmul_args. NULL: others read it. */
     const dev_weight *next;
+    int n_prompt; /* as of matmul_args */
 } attend_args;
 
 /* gate[i] = act(gate[i]) * up[i], without the factor where `up` is NULL. */

@@ -1,9 +1,10 @@
 /* fill.c — writes the chosen rows down as the model wants them: ids, spans, pages, which logits.
  *
- * Called by engine.c after sched.c. A lane's rows are one span, unless the rotation of keys depends on the length of
- * the sequence (dynamic NTK, longrope beyond the trained length): the rows of a prompt see its whole length, however
- * it is cut into steps, and each row of an answer the length at which it was written, also when a preempted job
- * computes it again. */
+ * Called by engine.c after sched.c. Rows of prompts come last (step.h): which a row is hangs on its place in its
+ * sequence alone, so a preempted job's answer stays one when it is computed again. A lane's rows are one span, unless
+ * the rotation of keys depends on the length of the sequence (dynamic NTK, longrope beyond the trained length): the
+ * rows of a prompt see its whole length, however it is cut into steps, and each row of an answer the length at which it
+ * was written, also when a preempted job computes it again. */
 #include "engine.h"
 #include "base/hash.h"
 
@@ -91,6 +92,18 @@ static void add_part(engine *e, const step_part *part) {
     s->logit_rows[s->in.n_logit_rows++] = s->in.n_rows - 1;
 }
 
+/* sched.c lets no part go from a prompt into its answer. */
+static bool is_prompt(const step_part *part) {
+    const lane *l = &part->job->lanes[part->lane];
+    return l->chain.length < (int64_t)l->n_prompt;
+}
+
+static void add_parts(engine *e, bool of_prompts) {
+    const step *s = &e->step;
+    for (int i = 0; i < s->n_parts; i++)
+        if (is_prompt(&s->parts[i]) == of_prompts) add_part(e, &s->parts[i]);
+}
+
 void engine_fill(engine *e) {
     step *s = &e->step;
     s->in = (step_input){.ids = s->ids,
@@ -100,5 +113,8 @@ void engine_fill(engine *e) {
                          .logit_rows = s->logit_rows,
                          .state_rows = s->state_rows,
                          .kv = e->store.views};
-    for (int i = 0; i < s->n_parts; i++) add_part(e, &s->parts[i]);
+    add_parts(e, false);
+    const int n_answers = s->in.n_rows;
+    add_parts(e, true);
+    s->in.n_prompt_rows = s->in.n_rows - n_answers;
 }

@@ -271,12 +271,18 @@ static bool is_following(const engine *e, const job *j, const lane *l) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
+/* Ids up to the end of the prompt, or behind it all: a part of a step is of one or of the other (fill.c). */
+static int64_t todo_alike(const lane *l, int64_t n) {
+    const int64_t left = (int64_t)l->n_prompt - l->chain.length;
+    return left > 0 && left < n ? left : n;
+}
+
 /* Rows for one lane's prompt out of what is left; units: what they cost. A job of two lanes keeps the last token of
  * each for the step in which both are complete. */
 static void plan_lane(engine *e, job *j, int k, double *units, int most) {
     lane *l = &j->lanes[k];
     if (l->chain.length % DEV_PAGE_TOKENS == 0) reuse(e, l);
-    const int64_t left = todo(l) - (j->n_lanes > 1);
+    const int64_t left = todo_alike(l, todo(l) - (j->n_lanes > 1));
     if (left < 1 || is_following(e, j, l)) return;
     if (!k && score_is_open(&j->score))
         most = least(most, score_most_rows(e->model->shape.vocabulary) - e->step.n_score_rows);

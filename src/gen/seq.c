@@ -91,6 +91,8 @@ typedef struct step_rows {
     step_input in;
 } step_rows;
 
+static bool is_prompt(const seq_feed *feed) { return feed->count > 1; }
+
 /* Takes as many of the feed's ids from `done` on as the step has room for; returns how many. */
 static size_t add_rows(step_rows *step, const seq_feed *feed, size_t done, uint64_t rope_length) {
     step_input *in = &step->in;
@@ -100,6 +102,7 @@ static size_t add_rows(step_rows *step, const seq_feed *feed, size_t done, uint6
     step->spans[in->n_spans] = (row_span){in->n_rows, n, c->length, c->pages};
     step->adapters[in->n_spans] = feed->seq->adapters.n ? &feed->seq->adapters : NULL;
     step->rope_lengths[in->n_spans++] = rope_length;
+    if (is_prompt(feed)) in->n_prompt_rows += n;
     for (int i = 0; i < n; i++) {
         const size_t at = done + (size_t)i;
         if (at + feed->last >= feed->count) step->logit_rows[in->n_logit_rows++] = in->n_rows;
@@ -127,6 +130,8 @@ static qp_status run_all(step_rows *step, const seq_feed *feeds, int n_feeds, fl
     for (int i = 0; i < n_feeds; i++) {
         const uint64_t after = (uint64_t)feeds[i].seq->chain.length + feeds[i].count;
         const uint64_t rope_length = feeds[i].rope_length ? feeds[i].rope_length : after;
+        if (step->in.n_prompt_rows && !is_prompt(&feeds[i])) /* behind prompts no answer may stand */
+            ERR_TRY(run_step(step, room->model, room->store.views, &logits, err));
         for (size_t done = 0; done < feeds[i].count;) {
             done += add_rows(step, &feeds[i], done, rope_length);
             if (step->in.n_rows == room->model->forward.max_rows)

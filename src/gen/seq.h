@@ -47,8 +47,9 @@ typedef struct seq_feed {
     uint64_t rope_length; /* tokens of the whole prompt; 0: as many as the sequence has after this feed */
 } seq_feed;
 
-/* Cuts the feeds into steps of at most as many rows as the device takes and runs them. logits [sum of
- * last][vocabulary]. On failure the sequences are as before. */
+/* Cuts the feeds into steps of at most as many rows as the device takes and runs them; a feed of one token counts as an
+ * answer's, of more as a prompt's (step.h). logits [sum of last][vocabulary]. On failure the sequences are as before.
+ */
 qp_status seq_run(const seq_feed *feeds, int n_feeds, float *logits, qp_error *err);
 
 #endif

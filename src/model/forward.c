@@ -172,7 +172,8 @@ static void run_norm(forward *f, const plan_op *op, const step_input *in) {
                    .bias = op->weight2,
                    .own_weights = op->own_weights,
                    .eps = op->eps,
-                   .out = f->buffers[op->out]};
+                   .out = f->buffers[op->out],
+                   .n_prompt = in->n_prompt_rows};
     const plan_op *product = op + 1;
     for (; op->is_read_once && !product->is_exact && !step_has_adapters(in) && a.n_next < product->n_parts; a.n_next++)
         a.next[a.n_next] = product->parts[a.n_next].w;
@@ -219,6 +220,7 @@ static void run_matmul(forward *f, const plan_op *op, const step_input *in) {
     matmul_args a = {.x = f->buffers[op->in],
                      .x_stride = op->width,
                      .n_rows = in->n_rows,
+                     .n_prompt = in->n_prompt_rows,
                      .is_gated = op->is_gated && !gates_later,
                      .is_exact = op->is_exact,
                      .next = adapted ? NULL : op->next,
@@ -243,6 +245,7 @@ static void run_heads(forward *f, const plan_op *op, const step_input *in) {
         const matmul_args a = {.x = f->buffers[op->in] + (size_t)h * (size_t)op->width,
                                .x_stride = (int64_t)n * op->width,
                                .n_rows = in->n_rows,
+                               .n_prompt = in->n_prompt_rows,
                                .n_parts = 1,
                                .parts = {part}};
         f->dev->ops->matmul(f->dev, &a);
@@ -314,7 +317,8 @@ static void run_attend(forward *f, const plan_op *op, const step_input *in) {
                            .kv = in->kv[op->layer],
                            .spans = in->spans,
                            .n_spans = in->n_spans,
-                           .next = leaves ? product->parts[0].w : NULL};
+                           .next = leaves ? product->parts[0].w : NULL,
+                           .n_prompt = in->n_prompt_rows};
     f->dev->ops->attend(f->dev, &a);
 }
 

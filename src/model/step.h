@@ -29,6 +29,7 @@ static inline uint64_t step_digest_bytes(int n_rows, int vocabulary) {
 
 typedef struct step_input {
     int n_rows;
+    int n_prompt_rows;  /* the last of them: of prompts, whenever these are computed; all others are of answers */
     const int32_t *ids; /* [n_rows] */
     int n_spans;
     const row_span *spans;        /* [n_spans]: cover rows 0 .. n_rows-1 in order */

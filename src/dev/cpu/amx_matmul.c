@@ -14,18 +14,12 @@ enum {
     DEPTH = TILE_DEPTH,
     AHEAD = 512, /* bytes that each streamed row is fetched in advance */
     /* More than SIDE rows: see amx_panel.inc. */
-    STRIP = 2 * SIDE,        /* columns */
-    CHUNK_TILES = 3,         /* of rows, with one strip */
-    SUMS = 2 * CHUNK_TILES,  /* [column tile][row tile] of a chunk */
-    TILE_SUMS = SIDE * SIDE, /* floats */
-    BLOCK_TILES = 64,        /* of k */
-    BLOCK_BYTES = 1 << 20,   /* of activations */
-    MOST_ROWS = 512,         /* of a block, where all of k is one */
-    MOST_PARKED = 256,       /* else */
-    CHUNKS = (MOST_PARKED / SIDE + CHUNK_TILES - 1) / CHUNK_TILES,
-    PANEL = 2048, /* columns whose sums are parked */
+    BLOCK_TILES = 64,      /* of k */
+    BLOCK_BYTES = 1 << 20, /* of activations */
+    MOST_ROWS = 512,       /* of a block, where all of k is one */
+    MOST_PARKED = 256,     /* else */
+    PANEL = 2048,          /* columns whose sums are parked */
     LEAST_PANEL = 128,
-    STREAMED_BYTES = 1 << 20, /* of results: they would not stay in the second cache anyhow */
 };
 
 /* More rows: tiles 0-5 hold sums, 6 weights, 7 activations. Up to 16: 0 sums, 4 weights, 6 activations of n_rows. */
@@ -39,7 +33,12 @@ static void configure(int n_rows) {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t tiles_of_k(int64_t n_in) { return (n_in + DEPTH - 1) / DEPTH; }
 
+static int rows_in_tile(int n_rows) { return n_rows < SIDE ? n_rows : SIDE; }
+
 #include "amx_pack.inc"
+#include "amx_chunk.inc"
+
+enum { CHUNKS = (MOST_PARKED / SIDE + CHUNK_TILES - 1) / CHUNK_TILES };
 
 /* ---- weights ---- */
 
@@ -67,78 +66,7 @@ static void copy_tile(uint8_t *to, const cpu_matmul_block *b, int64_t column, in
     for (int64_t c = 0; c < SIDE; c++) copy_line(to + c * 64, b, column + c, k);
 }
 
-/* ---- sums: a tile is [column][row], the output wants [row][column] ---- */
-
-/* Whether results go past the caches: whole lines that are not in them, and more than stay there. */
-static bool streams_out(const cpu_matmul_block *b, const float *out) {
-    const size_t bytes = (size_t)b->n_packed * (size_t)b->w->n_out * sizeof(float);
-    return !b->add && bytes > STREAMED_BYTES && ((uintptr_t)out | (uintptr_t)b->out_stride * 4) % 64 == 0;
-}
-
-/* A stored tile of sums [16 columns][row_stride] as rows, with the bias. */
-static void turn_tile(__m512 m[SIDE], const cpu_matmul_block *b, const float *sums, int row_stride, int64_t column) {
-    const int64_t n_columns = least(SIDE, b->column + b->n_columns - column);
-    const __mmask16 lanes = (__mmask16)((1u << n_columns) - 1), rows = (__mmask16)((1u << row_stride) - 1);
-    for (int i = 0; i < SIDE; i++) m[i] = _mm512_maskz_loadu_ps(rows, sums + i * row_stride);
-    transpose(m);
-    if (!b->bias) return;
-    const __m512 bias = _mm512_maskz_loadu_ps(lanes, b->bias + column);
-    for (int i = 0; i < SIDE; i++) m[i] = _mm512_add_ps(m[i], bias);
-}
-
-/* Writes the rows of a tile that there are, or adds them to the residual. */
-static void put_rows(const cpu_matmul_block *b, const __m512 m[SIDE], int most, int64_t row, int64_t column) {
-    const int64_t n_columns = least(SIDE, b->column + b->n_columns - column);
-    const int64_t n_rows = least(most, b->row + b->n_rows - row);
-    const __mmask16 lanes = (__mmask16)((1u << n_columns) - 1);
-    const bool streams = n_columns == SIDE && streams_out(b, b->out + column);
-    for (int64_t r = 0; r < n_rows; r++) {
-        float *out = b->out + (row + r) * b->out_stride + column;
-        const __m512 sum = b->add ? _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), m[r]) : m[r];
-        if (streams)
-            _mm512_stream_ps(out, sum);
-        else
-            _mm512_mask_storeu_ps(out, lanes, sum);
-    }
-}
-
-static void put_tile(const cpu_matmul_block *b, const float *sums, int row_stride, int64_t row, int64_t column) {
-    __m512 m[SIDE];
-    turn_tile(m, b, sums, row_stride, column);
-    put_rows(b, m, row_stride, row, column);
-}
-
-/* A stored tile of sums as it is, a column a line, with the bias. */
-static void load_columns(__m512 m[SIDE], const cpu_matmul_block *b, const float *sums, int64_t column) {
-    for (int c = 0; c < SIDE; c++) {
-        m[c] = _mm512_load_ps(sums + c * SIDE);
-        if (b->bias) m[c] = _mm512_add_ps(m[c], _mm512_set1_ps(b->bias[column + c]));
-    }
-}
-
-/* As put_gated, to the activations of the next product: its pairs of k are our pairs of columns. */
-static void put_packed(const cpu_matmul_block *b, const float *sums, const cpu_matmul_block *up, const float *up_sums,
-                       int64_t row, int64_t column) {
-    _Alignas(64) __m512 m[SIDE], n[SIDE];
-    load_columns(m, b, sums, column);
-    load_columns(n, up, up_sums, column);
-    b->gate((float *)m, (const float *)n, TILE_SUMS);
-    uint16_t *to = packed_tile(b->packed_out, b->n_packed, b->w->n_out, row, column / DEPTH) + column % DEPTH * SIDE;
-    for (int c = 0; c < SIDE; c += 2) {
-        const __m512i odd = _mm512_slli_epi32(tiles_bf16(m[c + 1]), 16);
-        _mm512_storeu_si512(to + c * SIDE, _mm512_or_si512(tiles_bf16(m[c]), odd));
-    }
-}
-
-/* Two tiles of sums, of the gate and of what it is multiplied by. */
-static void put_gated(const cpu_matmul_block *b, const float *sums, const cpu_matmul_block *up, const float *up_sums,
-                      int64_t row, int64_t column) {
-    _Alignas(64) __m512 m[SIDE], n[SIDE];
-    turn_tile(m, b, sums, SIDE, column);
-    turn_tile(n, up, up_sums, SIDE, column);
-    b->gate((float *)m, (const float *)n, TILE_SUMS);
-    put_rows(b, m, SIDE, row, column);
-}
+#include "amx_put.inc"
 
 /* ---- up to 16 rows ---- */
 

@@ -77,8 +77,8 @@ typedef struct cpu_matmul_kernel {
     void (*pack_part)(void *to, int n_rows, int64_t n_in, const cpu_pack_part *part);
     size_t (*scratch_bytes)(int64_t n_in);
     void (*run)(const cpu_matmul_block *b);
-    /* As pack, but of any rows, and of x[order[k]] for each k unless order is NULL; join_rows ends it for CPU_PACK_ROWS
-     * that are all packed. NULL: rows are packed so many at once, and weights never have an order. */
+    /* As pack, but of x[order[k]] for each k unless order is NULL; and where there is a join_rows of any rows: that
+     * ends it for CPU_PACK_ROWS that are all packed. NULL: weights never have an order. */
     void (*pack_rows)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end,
                       const int32_t *order);
     void (*join_rows)(void *to, int n_rows, int64_t n_in, int begin, int end);
@@ -91,6 +91,7 @@ typedef struct cpu_matmul_ops {
     /* Weights that coded.c has looked at; NULL: none. Those of coded_fast are for `fast`, and there is a coded one. */
     const cpu_matmul_kernel *coded[QUANT_CODES_COUNT], *coded_fast[QUANT_CODES_COUNT];
     const cpu_matmul_kernel *grouped; /* weights that pack.c has re-laid; NULL: none */
+    const cpu_matmul_kernel *prompts; /* the same for rows of prompts; NULL: as all others */
 } cpu_matmul_ops;
 
 /* ---- row by row; pointers need no alignment beyond a float's ---- */
@@ -157,7 +158,7 @@ extern const cpu_row_ops cpu_row_ref;
 extern const cpu_attend_ops cpu_attend_ref;
 #if defined(__x86_64__)
 extern const cpu_matmul_ops cpu_matmul_avx2, cpu_matmul_avx512, cpu_matmul_avx512bf16, cpu_matmul_amx;
-extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avxvnni, cpu_quant_avx512vnni, cpu_quant_amxint8;
+extern const cpu_matmul_ops cpu_quant_avx2, cpu_quant_avxvnni, cpu_quant_avx512vnni, cpu_quant_amx, cpu_quant_amxint8;
 extern const cpu_row_ops cpu_row_avx2, cpu_row_avx512;
 extern const cpu_attend_ops cpu_attend_avx2, cpu_attend_avx512, cpu_attend_amx;
 #elif defined(__aarch64__)
@@ -220,9 +221,9 @@ static inline void *cpu_scratch(const cpu_device *c, int worker) {
 /* cpu_matmul.c */
 void cpu_matmul(device *d, const matmul_args *a);
 /* The kernel of all products with these weights, if a step that writes [n_rows][n] floats may leave them packed for it
- * in their place, and say so in c->left; or NULL. */
+ * in their place, and say so in c->left; or NULL. n_prompt: of the rows, as matmul_args has it. */
 const cpu_matmul_kernel *cpu_matmul_ahead(const cpu_device *c, const dev_weight *const *next, int n_next, int n_rows,
-                                          int64_t n);
+                                          int n_prompt, int64_t n);
 qp_status cpu_matmul_reserve(cpu_device *c, int max_rows, int64_t max_in, qp_error *err);
 /* cpu_check.c: small products through the `fast` kernels and through ref's; *right tells whether they agree. */
 qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err);

@@ -277,8 +277,9 @@ static void find_ahead(job *j, int most) {
         fits = fits && a->spans[s].row == j->n_rows && j->n_rows % CPU_PACK_ROWS == 0;
         j->n_rows += a->spans[s].n_rows;
     }
+    const int64_t n = (int64_t)a->n_heads * j->v_dim;
     const cpu_matmul_kernel *ahead =
-        fits && a->next ? cpu_matmul_ahead(j->c, &a->next, 1, j->n_rows, (int64_t)a->n_heads * j->v_dim) : NULL;
+        fits && a->next ? cpu_matmul_ahead(j->c, &a->next, 1, j->n_rows, a->n_prompt, n) : NULL;
     if (!ahead || j->v_dim * j->group % ahead->packs_ahead || j->v_dim * j->tile_heads % ahead->packs_ahead) return;
     if (j->tile_rows < most) j->tile_rows = j->tile_rows / CPU_PACK_ROWS * CPU_PACK_ROWS;
     j->ahead = ahead;

@@ -114,5 +114,6 @@ static qp_status check_packed(bool *right, const cpu_matmul_kernel *kernel, qp_e
 qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err) {
     *right = true;
     if (ops->grouped) ERR_TRY(check_packed(right, ops->grouped, err));
+    if (ops->prompts) ERR_TRY(check_packed(right, ops->prompts, err));
     return ops->fast[QUANT_BF16] ? check_floats(right, ops->fast[QUANT_BF16], err) : QP_OK;
 }

@@ -16,7 +16,7 @@ static bool has_avx512(const cpu_features *f) {
 }
 static bool has_avx512vnni(const cpu_features *f) { return has_avx512(f) && f->avx512vnni; }
 static bool has_avx512bf16(const cpu_features *f) { return has_avx512(f) && f->avx512vbmi && f->avx512bf16; }
-static bool has_amx(const cpu_features *f) { return has_avx512(f) && f->amx_tile && f->amx_bf16; }
+static bool has_amx(const cpu_features *f) { return has_avx512(f) && f->avx512bf16 && f->amx_tile && f->amx_bf16; }
 static bool has_amxint8(const cpu_features *f) { return has_avx512vnni(f) && f->amx_tile && f->amx_int8; }
 #elif defined(__aarch64__)
 static bool has_neon(const cpu_features *f) { return f->neon; }
@@ -32,7 +32,7 @@ static const cpu_level levels[] = {
     {"avx512", has_avx512, NULL, &cpu_matmul_avx512, &cpu_row_avx512, &cpu_attend_avx512, NULL},
     {"avx512vnni", has_avx512vnni, NULL, NULL, NULL, NULL, &cpu_quant_avx512vnni},
     {"avx512bf16", has_avx512bf16, is_amd, &cpu_matmul_avx512bf16, NULL, NULL, NULL},
-    {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, &cpu_attend_amx, NULL},
+    {"amx", has_amx, NULL, &cpu_matmul_amx, NULL, &cpu_attend_amx, &cpu_quant_amx},
     {"amxint8", has_amxint8, NULL, NULL, NULL, NULL, &cpu_quant_amxint8},
 #elif defined(__aarch64__)
     {"neon", has_neon, NULL, &cpu_matmul_neon, &cpu_row_neon, &cpu_attend_neon, &cpu_quant_neon},

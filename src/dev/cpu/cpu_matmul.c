@@ -57,9 +57,9 @@ static const cpu_matmul_kernel *kernel_of_codes(const cpu_matmul_ops *ops, bool 
     return !exact && fast ? fast : ops->coded[coded->codes];
 }
 
-static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, const dev_weight *w) {
+static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, const dev_weight *w, bool is_prompt) {
     const quant_id type = w->type->id;
-    if (w->packed) return ops->grouped;
+    if (w->packed) return is_prompt && ops->prompts ? ops->prompts : ops->grouped;
     if (w->owned) return kernel_of_codes(ops, exact, w->owned);
     if (type >= QUANT_PLAIN_COUNT) return ops->unpacked;
     return !exact && ops->fast[type] ? ops->fast[type] : ops->exact[type];
@@ -151,7 +151,7 @@ static void pack_task(void *context, int64_t task, int worker) {
             kernel->pack_rows(to, a->x, a->x_stride, a->n_rows, n_in, begin, end, p->packs[i].order);
         else
             kernel->pack(to, a->x, a->x_stride, a->n_rows, n_in, begin, end);
-        if (kernel->pack_rows && packs_groups(p)) kernel->join_rows(to, a->n_rows, n_in, begin, end);
+        if (kernel->join_rows && packs_groups(p)) kernel->join_rows(to, a->n_rows, n_in, begin, end);
     }
 }
 
@@ -166,7 +166,8 @@ static void choose_kernels(plan *p) {
     uint8_t *free_space = p->device->packed;
     for (int i = 0; i < a->n_parts; i++) {
         const dev_weight *w = a->parts[i].w;
-        const cpu_matmul_kernel *kernel = kernel_of(&p->device->matmul, p->device->head.exact || a->is_exact, w);
+        const bool is_exact = p->device->head.exact || a->is_exact;
+        const cpu_matmul_kernel *kernel = kernel_of(&p->device->matmul, is_exact, w, a->n_prompt > 0);
         const int32_t *order = order_of(w);
         assert(w->n_in == a->parts[0].w->n_in);
         int same = 0;
@@ -225,11 +226,17 @@ static bool gates_inside(const plan *p) {
            p->args->n_rows > kernel->stream_rows;
 }
 
+/* Whether rows of prompts go another way than those of answers. */
+static bool has_two_ways(const cpu_device *c, const dev_weight *w) {
+    return kernel_of(&c->matmul, c->head.exact, w, true) != kernel_of(&c->matmul, c->head.exact, w, false);
+}
+
 const cpu_matmul_kernel *cpu_matmul_ahead(const cpu_device *c, const dev_weight *const *next, int n_next, int n_rows,
-                                          int64_t n) {
+                                          int n_prompt, int64_t n) {
     const cpu_matmul_kernel *kernel = NULL;
     for (int i = 0; i < n_next; i++) {
-        const cpu_matmul_kernel *k = kernel_of(&c->matmul, c->head.exact, next[i]);
+        if (n_prompt && n_prompt < n_rows && has_two_ways(c, next[i])) return NULL;
+        const cpu_matmul_kernel *k = kernel_of(&c->matmul, c->head.exact, next[i], n_prompt > 0);
         if (!k->packs_ahead || (i && k != kernel) || order_of(next[i]) || next[i]->n_in != n) return NULL;
         kernel = k;
     }
@@ -241,7 +248,7 @@ static bool can_leave_packed(const plan *p) {
     const matmul_args *a = p->args;
     const cpu_matmul_kernel *kernel = p->cuts[0].kernel;
     const int64_t n = a->parts[0].w->n_out;
-    return a->next && cpu_matmul_ahead(p->device, &a->next, 1, a->n_rows, n) == kernel &&
+    return a->next && cpu_matmul_ahead(p->device, &a->next, 1, a->n_rows, a->n_prompt, n) == kernel &&
            n % kernel->packs_ahead == 0 && a->parts[0].out_stride == n;
 }
 
@@ -256,7 +263,7 @@ static int pack_step(const plan *p) {
     const int rows = p->args->n_rows;
     if ((int64_t)rows * p->args->parts[0].w->n_in < PACK_ALONE) return (int)round_up(rows, CPU_PACK_ROWS);
     for (int i = 0; i < p->n_packs; i++)
-        if (!p->packs[i].kernel->pack_rows) return CPU_PACK_ROWS;
+        if (!p->packs[i].kernel->join_rows) return CPU_PACK_ROWS;
     return rows > CPU_PACK_ROWS ? CPU_PACK_ROWS : (int)divide_up(rows, 2 * p->device->head.threads);
 }
 
@@ -269,11 +276,12 @@ static void pack_all(plan *p) {
     else
         pool_run(p->device->pool, pack_task, p, divide_up(a->n_rows, p->pack_step));
     for (int i = 0; i < p->n_packs && !packs_groups(p); i++)
-        p->packs[i].kernel->join_rows(p->packs[i].to, a->n_rows, a->parts[0].w->n_in, 0, a->n_rows);
+        if (p->packs[i].kernel->join_rows)
+            p->packs[i].kernel->join_rows(p->packs[i].to, a->n_rows, a->parts[0].w->n_in, 0, a->n_rows);
 }
 
-void cpu_matmul(device *d, const matmul_args *a) {
-    if (a->n_rows < 1) return;
+/* Rows that are all of prompts or all of answers, or all multiplied alike. */
+static void multiply(device *d, const matmul_args *a) {
     cpu_device *c = cpu_of(d);
     assert(a->n_rows <= c->max_rows && a->parts[0].w->n_in <= c->max_in);
     plan p = {.device = c, .args = a};
@@ -290,10 +298,37 @@ void cpu_matmul(device *d, const matmul_args *a) {
     cpu_gate(d, &(gate_args){a->act, a->parts[0].out, a->parts[1].out, a->n_rows, (int)a->parts[0].w->n_out});
 }
 
+/* Rows [first, first + n) of an op. */
+static matmul_args rows_of(const matmul_args *a, int first, int n) {
+    matmul_args rows = *a;
+    rows.x += first * a->x_stride;
+    rows.n_rows = n;
+    rows.next = NULL;
+    for (int i = 0; i < a->n_parts; i++) rows.parts[i].out += first * a->parts[i].out_stride;
+    return rows;
+}
+
+/* Answers come first. */
+void cpu_matmul(device *d, const matmul_args *a) {
+    const int n_answers = a->n_rows - a->n_prompt;
+    bool is_split = false;
+    for (int i = 0; i < a->n_parts && n_answers && a->n_prompt; i++)
+        is_split = is_split || has_two_ways(cpu_of(d), a->parts[i].w);
+    if (a->n_rows < 1) return;
+    if (!is_split) {
+        multiply(d, a);
+        return;
+    }
+    matmul_args answers = rows_of(a, 0, n_answers), prompts = rows_of(a, n_answers, a->n_prompt);
+    answers.n_prompt = 0;
+    multiply(d, &answers);
+    multiply(d, &prompts);
+}
+
 /* ---- room ---- */
 
 typedef struct room {
-    const cpu_matmul_kernel *kernels[2 * (QUANT_PLAIN_COUNT + QUANT_CODES_COUNT) + 2]; /* with distinct packings */
+    const cpu_matmul_kernel *kernels[2 * (QUANT_PLAIN_COUNT + QUANT_CODES_COUNT) + 3]; /* with distinct packings */
     int n;
     size_t packed, scratch;
 } room;
@@ -326,6 +361,7 @@ static bool measure_room(const cpu_matmul_ops *ops, int max_rows, int64_t max_in
     }
     fits = fits && add_room(&r, ops->unpacked, 1, max_rows, max_in);
     fits = fits && add_room(&r, ops->grouped, DEV_MATMUL_PARTS, max_rows, max_in);
+    fits = fits && add_room(&r, ops->prompts, DEV_MATMUL_PARTS, max_rows, max_in);
     *packed = r.packed;
     *scratch = (r.scratch + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     return fits && r.packed < PTRDIFF_MAX;

@@ -17,7 +17,8 @@ enum { MOST_IN = 1024, MOST_ROWS = 275, MOST_OUT = 130 };
 typedef struct world {
     sample s;
     int n_rows;
-    bool whole; /* activations are multiples of one number: rounding them to 8 bits loses nothing */
+    bool whole;     /* activations are multiples of one number: rounding them to 8 bits loses nothing */
+    bool is_prompt; /* the rows are multiplied as a prompt's, where there is another way for those */
     float x[MOST_ROWS * MOST_IN], bias[MOST_OUT], out[MOST_ROWS * MOST_OUT], before[MOST_ROWS * MOST_OUT];
     double expected[MOST_ROWS * MOST_OUT], bound[MOST_ROWS * MOST_OUT];
 } world;
@@ -65,6 +66,7 @@ static void multiply(device *d, world *w, const dev_weight *weight, int row, int
     const matmul_args a = {.x = w->x + row * weight->n_in,
                            .x_stride = weight->n_in,
                            .n_rows = n_rows,
+                           .n_prompt = w->is_prompt ? n_rows : 0,
                            .n_parts = 1,
                            .parts = {{.w = weight,
                                       .bias = w->bias,
@@ -274,6 +276,77 @@ static void packed_rows_are_joined(void **state) {
     }
 }
 
+/* ---- rows of prompts ---- */
+
+/* Weights and activations are rounded to BF16. */
+static void expect_prompt(world *w) {
+    const quant_matrix *m = &w->s.m;
+    float row[MOST_IN];
+    for (int64_t column = 0; column < m->n_out; column++) {
+        m->type->unpack_row(row, m, column);
+        for (int r = 0; r < w->n_rows; r++) {
+            double size = 0;
+            for (int64_t k = 0; k < m->n_in; k++) size += fabs((double)row[k] * (double)w->x[r * m->n_in + k]);
+            w->bound[r * m->n_out + column] = size * (0x1p-8 + 0x1p-11) + 1e-5;
+        }
+    }
+}
+
+/* Answers in front of prompts, in one op: either are what they are alone. */
+static void check_mixed(device *d, world *w, const dev_weight *weight) {
+    float prompts[MOST_ROWS * MOST_OUT];
+    const int n_answers = w->n_rows / 3;
+    const size_t n = (size_t)(n_answers * w->s.m.n_out), all = (size_t)(w->n_rows * w->s.m.n_out);
+    memcpy(prompts, w->out, all * sizeof *prompts);
+    w->is_prompt = false;
+    reset(w);
+    multiply(d, w, weight, 0, n_answers);
+    memcpy(prompts, w->out, n * sizeof *prompts);
+    reset(w);
+    const matmul_part part = {.w = weight, .bias = w->bias, .out = w->out, .out_stride = weight->n_out, .add = true};
+    d->ops->matmul(d, &(matmul_args){.x = w->x,
+                                     .x_stride = weight->n_in,
+                                     .n_rows = w->n_rows,
+                                     .n_prompt = w->n_rows - n_answers,
+                                     .n_parts = 1,
+                                     .parts = {part}});
+    assert_memory_equal(w->out, prompts, all * sizeof *prompts);
+}
+
+static void check_prompt(device *d, world *w) {
+    dev_weight weight;
+    expect_prompt(w);
+    assert_int_equal(d->ops->weight_open(d, &weight, &w->s.m, NULL), QP_OK);
+    assert_int_equal(d->ops->weight_pack(d, &weight, NULL), QP_OK);
+    w->is_prompt = true;
+    reset(w);
+    multiply(d, w, &weight, 0, w->n_rows);
+    check_values(d, w, "a prompt");
+    check_cuts(d, w, &weight);
+    reset(w);
+    multiply(d, w, &weight, 0, w->n_rows);
+    check_mixed(d, w, &weight);
+    d->ops->weight_close(d, &weight);
+}
+
+/* Several blocks of k and of rows, strips and panels that are not full. */
+static void prompts_are_right(void **state) {
+    static const struct size some[] = {{17, 256, 1},  {100, 512, 8},  {130, 256, 17}, {35, 1024, 49},
+                                       {67, 768, 95}, {19, 256, 275}, {33, 1024, 64}};
+    world *w = MEM_NEW(world);
+    for (int i = 0; level_name(i); i++) {
+        device *d = open_level(level_name(i), 1 + i % 2 * 2, false);
+        for (size_t f = 0; f < SAMPLE_FORMATS && cpu_of(d)->matmul.prompts; f += FORMAT_STEP)
+            for (size_t n = f % 3; n < HARNESS_COUNT(some); n += 3) {
+                build(w, &sample_formats[f], &some[n], n % 2);
+                check_prompt(d, w);
+                sample_close(&w->s);
+            }
+        dev_close(d);
+    }
+    mem_free(w);
+}
+
 /* Three parts of one op: two orders and none. */
 static void orders_mix(void **state) {
     static const sample_format parts[3] = {{QUANT_EXL2, 0}, {QUANT_GPTQ, 20}, {QUANT_Q4_K, 0}};
@@ -371,6 +444,7 @@ int main(void) {
         cmocka_unit_test(blocks_of_rows_meet),
         cmocka_unit_test(heaviest_groups_lose_little),
         cmocka_unit_test(packed_rows_are_joined),
+        cmocka_unit_test(prompts_are_right),
         cmocka_unit_test(orders_mix),
         cmocka_unit_test(packing_owes_nothing_after_a_failure),
         cmocka_unit_test(embeds),

@@ -91,7 +91,7 @@ static void norm_packed(void *context, int64_t task, int worker) {
 
 /* Where the next product alone reads the result, it is left as that wants it. */
 static bool norm_ahead(cpu_device *c, const norm_args *a) {
-    const cpu_matmul_kernel *kernel = cpu_matmul_ahead(c, a->next, a->n_next, a->n_rows, a->dim);
+    const cpu_matmul_kernel *kernel = cpu_matmul_ahead(c, a->next, a->n_next, a->n_rows, a->n_prompt, a->dim);
     if (!kernel || a->rows || a->heads > 1 || a->out == a->x) return false;
     if ((size_t)a->dim * CPU_PACK_ROWS * sizeof(float) > c->scratch_bytes) return false;
     packed_norm j = {.rows = {.c = c, .args = a}, .args = a, .kernel = kernel};
