@@ -9,7 +9,7 @@
 #ifndef KERNELS_PROGRAM_CUH
 #define KERNELS_PROGRAM_CUH
 
-#include "program_attend.cuh"
+#include "program_merge.cuh"
 #include "program_product.cuh"
 
 /* ---- meeting ---- */
