@@ -169,7 +169,7 @@ template <int DIM, class CACHE> __device__ __forceinline__ attend_room find_room
     r.rings = shared_address(scratch);
     scratch += quads * ATTEND_WARPS * (CACHE::KEYS + CACHE::VALUES);
     r.queries = shared_address(scratch);
-    r.fresh = scratch + DIM * 64;
+    r.fresh = scratch + CACHE::QUERIES;
     r.norms = (float *)(r.fresh + DIM * 4);
     r.heads = r.found = r.norms + 2 * DIM;
     return r;
@@ -210,22 +210,16 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
     const k_decode_args &a = stage.is.heads.attend;
     const int shares = a.n_heads / a.n_kv_heads;
     const fresh_token<CACHE> fresh{r.fresh, s.pos()};
-    const uint32_t queries = r.queries + lane_now() * 16;
     for (int page = item.seen / PAGE_TOKENS + item.first + quad_of_warp(); page <= s.last; page += stage.quads) {
-        head_state<DIM> h;
-#pragma unroll
-        for (int i = 0; i < DIM / 8; i++) h.o[i][0] = h.o[i][1] = h.o[i][2] = h.o[i][3] = 0;
-        h.max = -INFINITY, h.sum = 0;
+        typename CACHE::state h;
+        h.clear();
         const int stop = s.end_of(page);
         for (int group = s.begin_of(page); group < stop; group += ATTEND_WARPS) {
             const int token = page * PAGE_TOKENS + group * PAGE_GROUP;
             wait_copies<1>();
             __syncwarp();
             fresh.put_key(s.slot, token);
-            auto scores = CACHE::score(s.slot, [&](uint32_t q[4], int i) {
-                const uint4 v = load_shared16(queries + i * 512);
-                q[0] = v.x, q[1] = v.y, q[2] = v.z, q[3] = v.w;
-            });
+            auto scores = CACHE::score(s.slot, r.queries);
             __syncwarp();
             s.fetch_next_keys();
             wait_copies<1>();
@@ -253,24 +247,6 @@ template <int DIM> __device__ __forceinline__ void read_norms(const k_rope_args 
     if (a.norm == NORM_NONE || i >= 2 * DIM) return;
     const float *weight = i < DIM ? a.q_norm : a.k_norm;
     r.norms[i] = weight ? __ldg(weight + i % DIM) : 1;
-}
-
-/* A turned query as rows g and g + 8 of fragments, lane by lane two of its pairs. */
-template <int DIM, class CACHE>
-__device__ __forceinline__ void share_query(const attend_room &r, float *head, int g, float q_scale, float scale) {
-    if (CACHE::IS_ROTATED) {
-        rotate_head<DIM>(head, q_scale, 1);
-        q_scale = 1, scale = __fmul_rn(scale, rotation_scale(DIM));
-    }
-#pragma unroll
-    for (int i = 0; i < DIM / 2; i += 32) {
-        const int pair = i + lane_now();
-        float2 v = *(const float2 *)(head + 2 * pair);
-        v.x = __fmul_rn(v.x, q_scale), v.y = __fmul_rn(v.y, q_scale);
-        uint32_t q[2];
-        pack_query(q, v, scale);
-        store_shared8(r.queries + (pair / 8 * 32 + g * 4 + pair % 4) * 16 + pair % 8 / 4 * 8, q[0], q[1]);
-    }
 }
 
 /* Query heads by warps 0 .., and where `stores` the key and the value by those behind PROGRAM_MOST_HEADS. */
@@ -305,7 +281,7 @@ __device__ __forceinline__ void rotate_heads(const program_stage &s, const atten
         turn_head(head, item.angles, item.angles + half, half, a.pairs);
         if (a.norm == NORM_LAST) norm_head(head, DIM, weight, a.eps);
     }
-    if (is_q) return share_query<DIM, CACHE>(r, head, warp, scale, by.scale);
+    if (is_q) return CACHE::put_query(r.queries, head, warp, scale, by.scale);
     const size_t group = (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP);
     const int slot = span.position % K_PAGE, piece = (warp - PROGRAM_MOST_HEADS) % CACHE::TOKEN_WARPS;
     if (is_k)
@@ -374,9 +350,9 @@ __device__ __forceinline__ void attend_item(const program_stage &s, const progra
     const bool attends = (int)threadIdx.x < s.quads * ATTEND_WARPS * 32;
     page_stream<CACHE> pages{s, item};
     if (attends) start_pages(pages, r);
-    if (is_first) { /* rows of fragments without a head are the same for all */
+    if (is_first) { /* queries without a head are the same for all */
         const uint32_t zeros[4] = {0, 0, 0, 0};
-        if (thread_now() < DIM * 4) store_shared16(r.queries + thread_now() * 16, zeros);
+        if (thread_now() < CACHE::QUERIES / 16) store_shared16(r.queries + thread_now() * 16, zeros);
     }
     read_norms<DIM>(s.is.heads.rope, r);
     __syncthreads();
