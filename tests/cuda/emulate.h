@@ -182,6 +182,8 @@ void multiply_tile(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, f1
 void multiply_tile(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, bf16);
 void mma_half(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void mma_digits(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+void mma_codes(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, int start);
+uint32_t transpose_halves(uint32_t pair);
 void mma_digits16(int c[4], uint32_t a0, uint32_t a1, uint32_t b);
 void load_transposed(uint32_t r[4], uint32_t at);
 

@@ -143,8 +143,7 @@ static void multiply(uint8_t (*slots)[EMULATED_SLOT], READ_A read_a, READ_B read
     for (int i = 0; i < LANES; i++) memcpy(&all[i], slots[i], sizeof all[i]);
     for (int k = 0; k < WORDS; k++)
         for (int i = 0; i < PER; i++) {
-            for (int r = 0; r < 16; r++)
-                a[r][k * PER + i] = read_a(all[r % 8 * 4 + k % 4].a[r / 8 + k / 4 * 2], i);
+            for (int r = 0; r < 16; r++) a[r][k * PER + i] = read_a(all[r % 8 * 4 + k % 4].a[r / 8 + k / 4 * 2], i);
             for (int n = 0; n < 8; n++) b[k * PER + i][n] = read_b(all[n * 4 + k % 4].b[k / 4], i);
         }
     for (int r = 0; r < 16; r++) {
@@ -166,9 +165,10 @@ template <class T> static void multiply_floats(uint8_t (*slots)[EMULATED_SLOT]) 
     multiply<float, float, double, 2, 8>(slots, read, read);
 }
 
-template <int WORDS> static void multiply_bytes(uint8_t (*slots)[EMULATED_SLOT]) {
+/* BYTE: of the first operand, with a sign or without one. */
+template <int WORDS, class BYTE> static void multiply_bytes(uint8_t (*slots)[EMULATED_SLOT]) {
     multiply<int, int16_t, int, 4, WORDS>(
-        slots, [](uint32_t word, int i) { return (int16_t)(uint8_t)(word >> 8 * i); },
+        slots, [](uint32_t word, int i) { return (int16_t)(BYTE)(word >> 8 * i); },
         [](uint32_t word, int i) { return (int16_t)(int8_t)(word >> 8 * i); });
 }
 
@@ -189,10 +189,13 @@ void multiply_tile(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, bf
 void mma_half(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) { multiply_tile_of<f16>(c, a, b0, b1); }
 
 void mma_digits(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    do_product<int>(multiply_bytes<8>, c, {{c[0], c[1], c[2], c[3]}, {a[0], a[1], a[2], a[3]}, {b0, b1}});
+    do_product<int>(multiply_bytes<8, uint8_t>, c, {{c[0], c[1], c[2], c[3]}, {a[0], a[1], a[2], a[3]}, {b0, b1}});
+}
+void mma_codes(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, int start) {
+    do_product<int>(multiply_bytes<8, int8_t>, c, {{start, start, start, start}, {a[0], a[1], a[2], a[3]}, {b0, b1}});
 }
 void mma_digits16(int c[4], uint32_t a0, uint32_t a1, uint32_t b) {
-    do_product<int>(multiply_bytes<4>, c, {{c[0], c[1], c[2], c[3]}, {a0, a1, 0, 0}, {b, 0}});
+    do_product<int>(multiply_bytes<4, uint8_t>, c, {{c[0], c[1], c[2], c[3]}, {a0, a1, 0, 0}, {b, 0}});
 }
 
 /* Four matrices of 8 x 8 halves; lane 8 i + r has the address of row r of matrix i. */
@@ -208,6 +211,21 @@ static void transpose(uint8_t (*slots)[EMULATED_SLOT]) {
             const uint16_t both[2] = {rows[8 * m + i % 4 * 2][i / 4], rows[8 * m + i % 4 * 2 + 1][i / 4]};
             memcpy(slots[i] + 4 * m, both, 4);
         }
+}
+
+static void transpose_one(uint8_t (*slots)[EMULATED_SLOT]) {
+    uint16_t rows[8][8];
+    for (int i = 0; i < LANES; i++) memcpy(&rows[i / 4][i % 4 * 2], slots[i], 4);
+    for (int i = 0; i < LANES; i++) {
+        const uint16_t both[2] = {rows[i % 4 * 2][i / 4], rows[i % 4 * 2 + 1][i / 4]};
+        memcpy(slots[i], both, 4);
+    }
+}
+
+uint32_t transpose_halves(uint32_t pair) {
+    uint32_t r;
+    memcpy(&r, emulate_meet(transpose_one, &pair, sizeof pair) + EMULATED_SLOT * (threadIdx.x % LANES), sizeof r);
+    return r;
 }
 
 void load_transposed(uint32_t r[4], uint32_t at) {

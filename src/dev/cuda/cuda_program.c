@@ -356,6 +356,7 @@ static program_stage *add_merge(maker *m, program_stage *s) {
     const size_t n = (size_t)m->n_rows * (size_t)a->n_heads * (size_t)a->n_splits;
     program_stage *merge = add_stage(m, PROGRAM_MERGE);
     if (!merge) return NULL;
+    need(&m->scratch, program_merge_bytes(s->dim));
     s->told[PROGRAM_PAGES] = take_words(m, n * (size_t)(s->dim + 2), m->c->program_area / PAGES_PART);
     if (s->told[PROGRAM_PAGES]) s->told[PROGRAM_PAGE_SUMS] = s->told[PROGRAM_PAGES] + n * (size_t)s->dim;
     *merge = *s;

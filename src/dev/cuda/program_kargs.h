@@ -10,13 +10,14 @@
 enum {
     PROGRAM_WARPS = 16,
     PROGRAM_THREADS = 32 * PROGRAM_WARPS,
-    PROGRAM_ROWS = 4,       /* of a step, at most */
-    PROGRAM_MOST_SLOTS = 6, /* of a warp's ring, a unit each */
-    PROGRAM_MOST_HEADS = 8, /* query heads of a KV head */
-    PROGRAM_PARTS = 4,      /* of a product */
-    PROGRAM_MOST_QUADS = 4, /* of ATTEND_WARPS that attend, each to a page */
-    PROGRAM_FEW_QUADS = 2,  /* where memory is slower than they are: float16 */
-    PROGRAM_TURNS = 2,      /* of what blocks of a cluster send each other */
+    PROGRAM_ROWS = 4,         /* of a step, at most */
+    PROGRAM_MOST_SLOTS = 6,   /* of a warp's ring, a unit each */
+    PROGRAM_MOST_HEADS = 8,   /* query heads of a KV head */
+    PROGRAM_PARTS = 4,        /* of a product */
+    PROGRAM_MOST_QUADS = 4,   /* of ATTEND_WARPS that attend, each to a page */
+    PROGRAM_FEW_QUADS = 2,    /* where memory is slower than they are: float16 */
+    PROGRAM_MERGE_PAGES = 64, /* of a head, that are looked for at once */
+    PROGRAM_TURNS = 2,        /* of what blocks of a cluster send each other */
 };
 
 enum { PROGRAM_PRODUCT, PROGRAM_ATTEND, PROGRAM_MERGE, PROGRAM_GATE };
@@ -192,13 +193,18 @@ PACKED_INLINE int program_lay_room(program_room *r, int n_rows, int n_units, int
 }
 /* Warps that make each new key, and each new value: of codes one for each block. */
 PACKED_INLINE int program_token_warps(int dim, int bits) { return bits == 16 ? 1 : dim / 32; }
-/* Groups of the quads' warps, the queries' fragments, the fresh token, norms, and heads on their way or results of the
+/* A KV head's queries as operands of products: float16, or digits with a scale for each. */
+#define program_query_bytes(dim, key_bits)                                                                             \
+    ((key_bits) == 16 ? (dim)*PROGRAM_MOST_HEADS * 8 : (dim)*PROGRAM_MOST_HEADS * 2 + PROGRAM_MOST_HEADS * 4)
+/* Groups of the quads' warps, the queries, the fresh token, norms, and heads on their way or results of the
  * warps. */
 PACKED_INLINE int program_attend_bytes(int dim, int key_bits, int value_bits, int heads, int quads) {
     const int turned = (PROGRAM_MOST_HEADS + 2 * program_token_warps(dim, key_bits)) * dim * 4;
     const int found = quads * ATTEND_WARPS * heads * (dim + 2) * 4;
-    return quads * ATTEND_WARPS * attend_group_bytes(dim, key_bits, value_bits) + dim * 64 + dim * 4 + dim * 8 +
-           (turned > found ? turned : found);
+    return quads * ATTEND_WARPS * attend_group_bytes(dim, key_bits, value_bits) + program_query_bytes(dim, key_bits) +
+           dim * 4 + dim * 8 + (turned > found ? turned : found);
 }
+/* Pages that are merged. */
+PACKED_INLINE int program_merge_bytes(int dim) { return PROGRAM_MERGE_PAGES * dim * 4; }
 
 #endif

@@ -215,9 +215,7 @@ template <int DIM> __device__ __forceinline__ void attend_batch(const k_batch_ar
                        b.turn.k && b.turn.q_scale ? __ldg(b.turn.q_scale + at.span.row) : 1, a.scale);
     if (is_own) own.store(b.turn, at.pos % PAGE_TOKENS, page);
     head_state<DIM> h;
-#pragma unroll
-    for (int i = 0; i < DIM / 8; i++) h.o[i][0] = h.o[i][1] = h.o[i][2] = h.o[i][3] = 0;
-    h.max = -INFINITY, h.sum = 0;
+    h.clear();
     for (int group = begin; group < end; group++) {
         const int first = at.page * PAGE_TOKENS + group * PAGE_GROUP;
         const bool has_own = is_own && group + 1 == end;

@@ -2,13 +2,18 @@
  * the way.
  *
  * Instances are spelled in attend_coded.cu; program_attend.cuh does the same inside a program, with the same bits. The
- * codes of a group of 16 tokens travel as they are and become the products' second operands in registers: a transposing
- * load brings two elements of two tokens to each lane, of which one instruction makes a pair of float16. A key's scales
- * multiply the sums of a block of 32 elements, a value's scale its codes. What is coded was rotated (kv_quant.h): so is
- * the query, in the registers of its fragments, and the merged result is rotated back.
+ * codes of a group of 16 tokens travel as they are and become the products' first operands in registers. Keys stay
+ * whole numbers: a transposing load brings two elements of two tokens to each lane, one instruction puts four elements
+ * of a token together, and the query is two digits of 8 bits, in two columns. A key's scales multiply the sums of a
+ * block of 32 elements, a value's scale its codes, which become float16. What is coded was rotated (kv_quant.h): so is
+ * the query, in registers, and the merged result is rotated back.
  *
- * The trick: the order of tokens and of outputs is free as long as both products agree. Lane t of a quad has the scores
- * of tokens 4 t .. 4 t + 3, and these are the ones whose values it reads. */
+ * A product has 8 columns: four heads, each with two digits, or with the high part of its probabilities and the rest.
+ * So there are two halves of heads, and a program that has four at most does one.
+ *
+ * The trick: the order of tokens and of outputs is free as long as both products agree. Lane 4 g + t has the scores of
+ * tokens 2 g and 2 g + 1, and once they are turned round (transpose_halves) those of 4 t .. 4 t + 3, whose values it
+ * reads. */
 #ifndef KERNELS_ATTEND_CODED_CUH
 #define KERNELS_ATTEND_CODED_CUH
 
@@ -46,12 +51,89 @@ __device__ __forceinline__ uint32_t join_codes(uint32_t low, uint32_t high) {
     return (low & 0x0F0F0F0Fu) | (high & 0x30303030u);
 }
 
+/* Likewise for keys, as signed bytes that are four times the code; both arguments stand two bits higher. */
+__device__ __forceinline__ uint32_t join_signed(uint32_t low, uint32_t high) {
+    return ((low & 0x3C3C3C3Cu) | (high & 0xC0C0C0C0u)) ^ 0x80808080u;
+}
+
+/* ---- queries as two digits of 8 bits ---- */
+
+/* A head's elements are multiplied by `inverse` and rounded, and a score by `scale`, of keys of so many bits. What is
+ * no number makes none of the scores. */
+struct query_scale {
+    float inverse, scale;
+    __device__ __forceinline__ query_scale(float most, int key_bits)
+        : inverse(most > 1e-30f ? __fdividef(32512.0f, most) : 0), /* 127 x 256 */
+          scale(__fmul_rn(most, (key_bits == 8 ? 1.0f : 0.25f) / 32512)) {}
+};
+
+/* Digits of two elements, in the two lower bytes: the higher ones, and the lower ones. */
+__device__ __forceinline__ uint32_t digit_pair(float x, float y, float inverse, bool is_low) {
+    const int shift = is_low ? 0 : 128, i = __float2int_rn(__fmul_rn(x, inverse)) + shift;
+    const int j = __float2int_rn(__fmul_rn(y, inverse)) + shift;
+    return __byte_perm((uint32_t)i, (uint32_t)j, is_low ? 0x0040 : 0x0051);
+}
+
+/* A sum of products with higher digits and one with lower ones, which began with MMA_START: its bits are 1.5 x 2^23. */
+enum { MMA_START = 0x4B400000 };
+__device__ __forceinline__ float join_sums(int high, int low) {
+    const float none = 12582912.0f;
+    return __fmaf_rn(__fadd_rn(__uint_as_float((uint32_t)high), -none), 256,
+                     __fadd_rn(__uint_as_float((uint32_t)low), -none));
+}
+
 /* ---- a group of 16 tokens in shared memory ---- */
 
-template <int DIM, int KEY_BITS, int VALUE_BITS> struct coded_group {
+/* Running softmaxes of HALVES times four heads, one a lane of a quad and half. Of each tile of outputs the lane has
+ * rows g and g + 8, each twice: of the high part of the probabilities, and of the rest. */
+template <int DIM, int HALVES> struct coded_state {
+    float o[HALVES][DIM / 16][4];
+    float max[HALVES], sum[HALVES]; /* sum: of this lane's tokens only */
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int h = 0; h < HALVES; h++) {
+#pragma unroll
+            for (int i = 0; i < DIM / 16; i++) o[h][i][0] = o[h][i][1] = o[h][i][2] = o[h][i][3] = 0;
+            max[h] = -INFINITY, sum[h] = 0;
+        }
+    }
+    /* What half h has found before is multiplied. */
+    __device__ __forceinline__ void fade(int h, float by) {
+#pragma unroll
+        for (int i = 0; i < DIM / 16; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) o[h][i][j] *= by;
+    }
+    /* Scores p of tokens `first` and the next one become weights: b gets them as a second operand of tokens 4 t, 4 t +
+     * 2, 4 t + 1, 4 t + 3. Tokens outside [seen, pos] do not count. Returns what was found before must be multiplied
+     * by. */
+    __device__ __forceinline__ float weigh(uint32_t b[2], float p[2], int h, int first, int seen, int pos, float cap) {
+        float most = max[h];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (cap != 0) p[i] = cap * tanhf(p[i] / cap);
+            p[i] = first + i < seen || first + i > pos ? -INFINITY : p[i] * 1.44269504f;
+            most = fmaxf(most, p[i]);
+        }
+#pragma unroll
+        for (int step = 4; step < 32; step *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+        const float base = most == -INFINITY ? 0 : most, fade = exp2_fast(max[h] - base);
+        max[h] = most, sum[h] *= fade;
+#pragma unroll
+        for (int i = 0; i < 2; i++) p[i] = exp2_fast(p[i] - base), sum[h] += p[i];
+        const uint32_t high = pack_half(p[0], p[1]), rest = pack_rest(p[0], p[1], high);
+        b[0] = transpose_halves(__byte_perm(high, rest, 0x5410));
+        b[1] = transpose_halves(__byte_perm(high, rest, 0x7632));
+        return fade;
+    }
+};
+
+template <int DIM, int KEY_BITS, int VALUE_BITS, int HALVES> struct coded_group {
     static constexpr int BLOCKS = DIM / 32, KEY_BLOCK = coded_key_block(KEY_BITS);
     static constexpr int VALUE_BLOCK = coded_value_block(VALUE_BITS), ROW = BLOCKS * VALUE_BLOCK; /* of a token */
     static constexpr int KEYS = BLOCKS * KEY_BLOCK, VALUES = PAGE_GROUP * ROW;
+    typedef coded_state<DIM, HALVES> state;
 
     template <int BYTES> static __device__ __forceinline__ void fetch(uint32_t to, const uint8_t *from) {
         const int lane = lane_now();
@@ -69,34 +151,39 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> struct coded_group {
         load_transposed(w, rows);
         if (KEY_BITS == 8) return;
         const uint32_t high = w[2];
-        w[2] = join_codes(w[0] >> 4, high), w[3] = join_codes(w[1] >> 4, high >> 2);
-        w[0] = join_codes(w[0], high << 4), w[1] = join_codes(w[1], high << 2);
+        w[2] = join_signed(w[0] >> 2, high << 2), w[3] = join_signed(w[1] >> 2, high);
+        w[0] = join_signed(w[0] << 2, high << 6), w[1] = join_signed(w[1] << 2, high << 4);
     }
 
-    /* Products of the queries, of which queries(q, i) gets elements 16 i and on: scores of tokens 4 t, 4 t + 2,
-     * 4 t + 1, 4 t + 3. */
-    template <class QUERIES> static __device__ __forceinline__ void score(float s[4], uint32_t keys, QUERIES queries) {
-        const uint32_t scales = keys + lane_now() % 4 * 8;
+    /* Scores of tokens 2 g and 2 g + 1 for head t of each half. queries.digits(b, h): the second operand of block b,
+     * queries.scale(h): query_scale of the lane's head. */
+    template <class QUERIES>
+    static __device__ __forceinline__ void score(float s[HALVES][2], uint32_t keys, const QUERIES &queries) {
+        const uint32_t scales = keys + lane_now() / 4 * 4;
         const uint32_t rows = keys + 32 + min((int)lane_now(), KEY_BITS == 8 ? 31 : 23) * 16;
-        s[0] = s[1] = s[2] = s[3] = 0;
+#pragma unroll
+        for (int h = 0; h < HALVES; h++) s[h][0] = s[h][1] = 0;
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
-            uint32_t w[4];
-            float even[4] = {}, odd[4] = {};
+            uint32_t w[4], k[4];
             load_block(w, rows + b * KEY_BLOCK);
+            const uint32_t scale = load_shared4(scales + b * KEY_BLOCK);
 #pragma unroll
-            for (int i = 0; i < 4; i += 2) {
-                uint32_t q[4], k[4];
-                queries(q, 2 * b + i / 2);
-                unpack_codes<KEY_BITS>(k[0], k[2], w[i]), unpack_codes<KEY_BITS>(k[1], k[3], w[i + 1]);
-                mma_half(even, q, k[0], k[1]);
-                mma_half(odd, q, k[2], k[3]);
+            for (int i = 0; i < 4; i++) k[i] = __byte_perm(w[i / 2 * 2], w[i / 2 * 2 + 1], i % 2 ? 0x7531 : 0x6420);
+#pragma unroll
+            for (int h = 0; h < HALVES; h++) {
+                const uint2 q = queries.digits(b, h);
+                const float2 of = __half22float2(half_pair(scale));
+                int c[4];
+                mma_codes(c, k, q.x, q.y, MMA_START);
+                s[h][0] = __fmaf_rn(of.x, join_sums(c[0], c[1]), s[h][0]);
+                s[h][1] = __fmaf_rn(of.y, join_sums(c[2], c[3]), s[h][1]);
             }
-            const uint2 scale = load_shared8(scales + b * KEY_BLOCK);
-            const float2 first = __half22float2(half_pair(scale.x)), last = __half22float2(half_pair(scale.y));
-            s[0] = __fmaf_rn(first.x, even[0] + even[2], s[0]), s[1] = __fmaf_rn(last.x, even[1] + even[3], s[1]);
-            s[2] = __fmaf_rn(first.y, odd[0] + odd[2], s[2]), s[3] = __fmaf_rn(last.y, odd[1] + odd[3], s[3]);
         }
+#pragma unroll
+        for (int h = 0; h < HALVES; h++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) s[h][i] = __fmul_rn(s[h][i], queries.scale(h));
     }
 
     /* Two bytes of each of two tokens that lie two apart. */
@@ -127,14 +214,16 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> struct coded_group {
     }
 
     /* Token `first` is the group's; tokens outside [seen, pos] do not count. */
-    static __device__ __forceinline__ void mix(head_state<DIM> &h, float s[4], uint32_t values, int first, int seen,
+    static __device__ __forceinline__ void mix(state &h, float s[HALVES][2], uint32_t values, int first, int seen,
                                                int pos, float cap) {
         const int g = lane_now() / 4, t = lane_now() % 4;
-        uint32_t a[4];
-        const bool is_first = h.max == -INFINITY; /* nothing was found yet */
-        const float fade = weigh_group(
-            h, a, s, [&](int i) { return first + 4 * t + i % 2 * 2 + i / 2; }, seen, pos, cap);
-        if (agreed(fade != 1 && !is_first)) fade_found(h, fade);
+        uint32_t p[HALVES][2];
+#pragma unroll
+        for (int i = 0; i < HALVES; i++) {
+            const bool is_first = h.max[i] == -INFINITY; /* nothing was found yet */
+            const float fade = h.weigh(p[i], s[i], i, first + 2 * g, seen, pos, cap);
+            if (agreed(fade != 1 && !is_first)) h.fade(i, fade);
+        }
         const uint32_t tokens = values + 4 * t * ROW;
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
@@ -147,19 +236,32 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> struct coded_group {
                 for (int j = 0; j < 4; j++) v[i][j] = half_bits(__hmul2(half_pair(v[i][j]), half_pair(scales)));
             }
 #pragma unroll
-            for (int j = 0; j < 4; j++) mma_half(h.o[4 * b + j], a, v[0][j], v[1][j]);
+            for (int j = 0; j < 2; j++) {
+                const uint32_t a[4] = {v[0][2 * j], v[0][2 * j + 1], v[1][2 * j], v[1][2 * j + 1]};
+#pragma unroll
+                for (int i = 0; i < HALVES; i++) mma_half(h.o[i][2 * b + j], a, p[i][0], p[i][1]);
+            }
         }
     }
 
-    /* leave_heads for outputs in this order. */
-    static __device__ __forceinline__ void leave(const head_state<DIM> &h, float *shared, int warp, int heads) {
-        float *mine = leave_sums(h, shared, warp, heads);
-        if (!mine) return;
-        mine += lane_now() % 4 * 4;
+    /* What a warp has found for up to `heads` heads goes into its place of [warp][heads][DIM], and maxima and sums
+     * behind all of them. */
+    static __device__ __forceinline__ void leave(const state &h, float *shared, int warp, int heads) {
+        const int g = lane_now() / 4, t = lane_now() % 4;
+        float *sums = shared + ATTEND_WARPS * heads * DIM;
 #pragma unroll
-        for (int i = 0; i < DIM / 8; i += 2) {
-            const float *x = h.o[i], *y = h.o[i + 1];
-            *(float4 *)(mine + 8 * i) = make_float4(x[0] + x[2], y[0] + y[2], x[1] + x[3], y[1] + y[3]);
+        for (int i = 0; i < HALVES; i++) {
+            const int at = warp * heads + 4 * i + t;
+            float sum = h.sum[i];
+#pragma unroll
+            for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
+            if (4 * i + t >= heads) continue;
+            if (g == 0) sums[2 * at] = h.max[i], sums[2 * at + 1] = sum;
+#pragma unroll
+            for (int j = 0; j < DIM / 16; j++) {
+                const float *x = h.o[i][j];
+                *(float2 *)(shared + at * DIM + 16 * j + 2 * g) = make_float2(x[0] + x[1], x[2] + x[3]);
+            }
         }
     }
 };
@@ -184,11 +286,9 @@ __device__ __forceinline__ void rotate_lanes(float x[4], int dim) {
         }
 }
 
-/* Read and rotated: bit 0 of an element's number is the half of a pair, bits 1 and 2 are the lane, bit 3 is h. */
-template <int DIM>
-__device__ __forceinline__ void read_rotated(uint32_t q[DIM / 16][4], const float *from, bool there, float scale) {
+/* Read and rotated: bit 0 of an element's number is the half of a pair, bits 1 and 2 are the lane. */
+template <int DIM> __device__ __forceinline__ void read_rotated(float x[DIM / 4], const float *from, bool there) {
     const int t = threadIdx.x % 4;
-    float x[DIM / 4];
 #pragma unroll
     for (int i = 0; i < DIM / 8; i++) {
         float2 v = make_float2(0, 0);
@@ -210,25 +310,51 @@ __device__ __forceinline__ void read_rotated(uint32_t q[DIM / 16][4], const floa
                 const float a = x[i], b = x[i + half];
                 x[i] = a + b, x[i + half] = a - b;
             }
-    scale = __fmul_rn(scale, rotation_scale(DIM));
-#pragma unroll
-    for (int i = 0; i < DIM / 16; i++)
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            pack_query(q[i] + 2 * h, make_float2(x[4 * i + 2 * h], x[4 * i + 2 * h + 1]), scale);
 }
+
+/* The digits of eight heads as second operands: columns 2 n and 2 n + 1 of a half are the digits of its head n. */
+template <int DIM, int KEY_BITS> struct held_queries {
+    uint2 operand[DIM / 32][2];
+    float scales[2];
+
+    __device__ __forceinline__ uint2 digits(int b, int h) const { return operand[b][h]; }
+    __device__ __forceinline__ float scale(int h) const { return scales[h]; }
+    /* Of n heads. */
+    __device__ __forceinline__ held_queries(const float *from, int n, float by) {
+        const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+        by = __fmul_rn(by, rotation_scale(DIM));
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float x[DIM / 4], most = 0;
+            read_rotated<DIM>(x, from + (4 * h + g / 2) * DIM, 4 * h + g / 2 < n);
+#pragma unroll
+            for (int i = 0; i < DIM / 4; i++) x[i] = __fmul_rn(x[i], by), most = max_nan(most, fabsf(x[i]));
+#pragma unroll
+            for (int step = 1; step < 4; step *= 2) most = max_nan(most, __shfl_xor_sync(~0u, most, step));
+            const query_scale of(most, KEY_BITS);
+            uint32_t pairs[DIM / 8];
+#pragma unroll
+            for (int i = 0; i < DIM / 8; i++) pairs[i] = digit_pair(x[2 * i], x[2 * i + 1], of.inverse, g & 1);
+#pragma unroll
+            for (int b = 0; b < DIM / 32; b++)
+                operand[b][h] = make_uint2(__byte_perm(pairs[4 * b], pairs[4 * b + 1], 0x5410),
+                                           __byte_perm(pairs[4 * b + 2], pairs[4 * b + 3], 0x5410));
+            scales[h] = __shfl_sync(~0u, of.scale, 8 * t);
+        }
+    }
+};
 
 /* ---- the kernel: the grid of attend_decode ---- */
 
 template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void attend_coded(const k_decode_args &a) {
     SHARED_MEMORY(shared);
-    typedef coded_group<DIM, KEY_BITS, VALUE_BITS> group_of;
+    typedef coded_group<DIM, KEY_BITS, VALUE_BITS, 2> group_of;
     constexpr int KEYS = group_of::KEYS, VALUES = group_of::VALUES, SLOT = KEYS + VALUES;
     const int shares = a.n_heads / a.n_kv_heads, blocks = (shares + ATTEND_HEADS - 1) / ATTEND_HEADS;
     const int kv_head = blockIdx.y / blocks, block = blockIdx.y % blocks;
     const int head = kv_head * shares + block * ATTEND_HEADS,
               n_heads = min(ATTEND_HEADS, shares - block * ATTEND_HEADS);
-    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+    const int warp = threadIdx.x / 32;
     let_next_start();
     wait_for_previous();
     const k_span span = a.spans[blockIdx.z];
@@ -253,22 +379,16 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void
     const int begin = turn < first ? turn + ATTEND_WARPS : turn;
     fetch(begin, 0);
     fetch(begin + ATTEND_WARPS, 1);
-    uint32_t q[DIM / 16][4];
-    read_rotated<DIM>(q, a.q + ((size_t)row * a.n_heads + head + g) * DIM, g < n_heads, a.scale);
-    head_state<DIM> h;
-#pragma unroll
-    for (int i = 0; i < DIM / 8; i++) h.o[i][0] = h.o[i][1] = h.o[i][2] = h.o[i][3] = 0;
-    h.max = -INFINITY, h.sum = 0;
+    const held_queries<DIM, KEY_BITS> queries(a.q + ((size_t)row * a.n_heads + head) * DIM, n_heads, a.scale);
+    typename group_of::state h;
+    h.clear();
     for (int group = begin, slot = 0; group < end; group += ATTEND_WARPS, slot ^= 1) {
         wait_copies<1>();
         __syncwarp();
         const uint32_t keys = ring + slot * SLOT, values = keys + KEYS;
         const int token = page * PAGE_TOKENS + group * PAGE_GROUP;
-        float scores[4];
-        group_of::score(scores, keys, [&](uint32_t to[4], int i) {
-#pragma unroll
-            for (int j = 0; j < 4; j++) to[j] = q[i][j];
-        });
+        float scores[2][2];
+        group_of::score(scores, keys, queries);
         group_of::clear_unseen(values, token, seen, pos);
         group_of::mix(h, scores, values, token, seen, pos, a.cap);
         __syncwarp();

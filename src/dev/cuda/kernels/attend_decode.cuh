@@ -51,6 +51,12 @@ template <int DIM> __device__ __forceinline__ void clear_unseen(uint32_t slot, i
 template <int DIM> struct head_state {
     float o[DIM / 8][4]; /* [n-tile]: 0, 1 of the high part of the probabilities, 2, 3 of the rest */
     float max, sum;      /* sum: of this lane's tokens only */
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < DIM / 8; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+        max = -INFINITY, sum = 0;
+    }
 };
 
 /* Products of the queries, of which queries(q, i) gets elements 16 i and on, with a group's keys: s[i][j] and
@@ -251,9 +257,7 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     uint32_t q[DIM / 16][4];
     read_queries<DIM>(q, a.q + ((size_t)row * a.n_heads + head + g) * DIM, g < n_heads, a.scale);
     head_state<DIM> h;
-#pragma unroll
-    for (int i = 0; i < DIM / 8; i++) h.o[i][0] = h.o[i][1] = h.o[i][2] = h.o[i][3] = 0;
-    h.max = -INFINITY, h.sum = 0;
+    h.clear();
     for (int group = begin, slot = 0; group < end; group += ATTEND_WARPS, slot ^= 1) {
         wait_copies<1>();
         __syncwarp();

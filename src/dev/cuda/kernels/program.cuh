@@ -9,7 +9,7 @@
 #ifndef KERNELS_PROGRAM_CUH
 #define KERNELS_PROGRAM_CUH
 
-#include "program_attend.cuh"
+#include "program_merge.cuh"
 #include "program_product.cuh"
 
 /* ---- meeting ---- */
@@ -65,9 +65,16 @@ struct plain_caches {
     static __device__ __forceinline__ void merge(int i) { run_merge<plain_pages>(i); }
 };
 struct coded_caches {
+    template <int DIM, int KEY_BITS, int VALUE_BITS>
+    static __device__ __forceinline__ void attend_heads(const program_stage &s, int i) {
+        if (agreed(s.is.heads.attend.n_heads <= 4 * s.is.heads.attend.n_kv_heads))
+            run_attend<DIM, coded_cache<DIM, KEY_BITS, VALUE_BITS, 1>>(i);
+        else
+            run_attend<DIM, coded_cache<DIM, KEY_BITS, VALUE_BITS, 2>>(i);
+    }
     static __device__ __forceinline__ void attend(const program_stage &s, int i) {
 #define X(d, k, v)                                                                                                     \
-    if (agreed(s.dim == d && s.key_bits == k && s.value_bits == v)) return run_attend<d, coded_cache<d, k, v>>(i);
+    if (agreed(s.dim == d && s.key_bits == k && s.value_bits == v)) return attend_heads<d, k, v>(s, i);
         PROGRAM_CODED_CACHES(X)
 #undef X
     }

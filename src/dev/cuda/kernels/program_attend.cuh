@@ -169,7 +169,7 @@ template <int DIM, class CACHE> __device__ __forceinline__ attend_room find_room
     r.rings = shared_address(scratch);
     scratch += quads * ATTEND_WARPS * (CACHE::KEYS + CACHE::VALUES);
     r.queries = shared_address(scratch);
-    r.fresh = scratch + DIM * 64;
+    r.fresh = scratch + CACHE::QUERIES;
     r.norms = (float *)(r.fresh + DIM * 4);
     r.heads = r.found = r.norms + 2 * DIM;
     return r;
@@ -210,22 +210,16 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
     const k_decode_args &a = stage.is.heads.attend;
     const int shares = a.n_heads / a.n_kv_heads;
     const fresh_token<CACHE> fresh{r.fresh, s.pos()};
-    const uint32_t queries = r.queries + lane_now() * 16;
     for (int page = item.seen / PAGE_TOKENS + item.first + quad_of_warp(); page <= s.last; page += stage.quads) {
-        head_state<DIM> h;
-#pragma unroll
-        for (int i = 0; i < DIM / 8; i++) h.o[i][0] = h.o[i][1] = h.o[i][2] = h.o[i][3] = 0;
-        h.max = -INFINITY, h.sum = 0;
+        typename CACHE::state h;
+        h.clear();
         const int stop = s.end_of(page);
         for (int group = s.begin_of(page); group < stop; group += ATTEND_WARPS) {
             const int token = page * PAGE_TOKENS + group * PAGE_GROUP;
             wait_copies<1>();
             __syncwarp();
             fresh.put_key(s.slot, token);
-            auto scores = CACHE::score(s.slot, [&](uint32_t q[4], int i) {
-                const uint4 v = load_shared16(queries + i * 512);
-                q[0] = v.x, q[1] = v.y, q[2] = v.z, q[3] = v.w;
-            });
+            auto scores = CACHE::score(s.slot, r.queries);
             __syncwarp();
             s.fetch_next_keys();
             wait_copies<1>();
@@ -253,24 +247,6 @@ template <int DIM> __device__ __forceinline__ void read_norms(const k_rope_args 
     if (a.norm == NORM_NONE || i >= 2 * DIM) return;
     const float *weight = i < DIM ? a.q_norm : a.k_norm;
     r.norms[i] = weight ? __ldg(weight + i % DIM) : 1;
-}
-
-/* A turned query as rows g and g + 8 of fragments, lane by lane two of its pairs. */
-template <int DIM, class CACHE>
-__device__ __forceinline__ void share_query(const attend_room &r, float *head, int g, float q_scale, float scale) {
-    if (CACHE::IS_ROTATED) {
-        rotate_head<DIM>(head, q_scale, 1);
-        q_scale = 1, scale = __fmul_rn(scale, rotation_scale(DIM));
-    }
-#pragma unroll
-    for (int i = 0; i < DIM / 2; i += 32) {
-        const int pair = i + lane_now();
-        float2 v = *(const float2 *)(head + 2 * pair);
-        v.x = __fmul_rn(v.x, q_scale), v.y = __fmul_rn(v.y, q_scale);
-        uint32_t q[2];
-        pack_query(q, v, scale);
-        store_shared8(r.queries + (pair / 8 * 32 + g * 4 + pair % 4) * 16 + pair % 8 / 4 * 8, q[0], q[1]);
-    }
 }
 
 /* Query heads by warps 0 .., and where `stores` the key and the value by those behind PROGRAM_MOST_HEADS. */
@@ -305,7 +281,7 @@ __device__ __forceinline__ void rotate_heads(const program_stage &s, const atten
         turn_head(head, item.angles, item.angles + half, half, a.pairs);
         if (a.norm == NORM_LAST) norm_head(head, DIM, weight, a.eps);
     }
-    if (is_q) return share_query<DIM, CACHE>(r, head, warp, scale, by.scale);
+    if (is_q) return CACHE::put_query(r.queries, head, warp, scale, by.scale);
     const size_t group = (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP);
     const int slot = span.position % K_PAGE, piece = (warp - PROGRAM_MOST_HEADS) % CACHE::TOKEN_WARPS;
     if (is_k)
@@ -374,9 +350,9 @@ __device__ __forceinline__ void attend_item(const program_stage &s, const progra
     const bool attends = (int)threadIdx.x < s.quads * ATTEND_WARPS * 32;
     page_stream<CACHE> pages{s, item};
     if (attends) start_pages(pages, r);
-    if (is_first) { /* rows of fragments without a head are the same for all */
+    if (is_first) { /* queries without a head are the same for all */
         const uint32_t zeros[4] = {0, 0, 0, 0};
-        if (thread_now() < DIM * 4) store_shared16(r.queries + thread_now() * 16, zeros);
+        if (thread_now() < CACHE::QUERIES / 16) store_shared16(r.queries + thread_now() * 16, zeros);
     }
     read_norms<DIM>(s.is.heads.rope, r);
     __syncthreads();
@@ -401,106 +377,6 @@ template <int DIM, class CACHE> __device__ __noinline__ void run_attend(int stag
         if (is_there) continue;
         plan_item(s, items[1], next, next, end);
         __syncthreads();
-    }
-}
-
-/* ---- merging: pages in ascending order ---- */
-
-/* A warp for 32 elements of a head. */
-struct plain_pages {
-    static constexpr int EACH = 1; /* elements of a lane */
-    typedef int64_t places;
-    static __device__ __forceinline__ int pieces(int dim) { return dim / 32; }
-    /* n of eight pages' elements, `dim` apart. */
-    static __device__ __forceinline__ void hear(float v[8][EACH], const float *from, int dim, int n, bool hears) {
-        hear_apart(&v[0][0], from, dim, n, hears);
-    }
-    static __device__ __forceinline__ places find(const program_stage &s, int row, int head, int d) {
-        return find_place(s, row, head * s.dim + d);
-    }
-    static __device__ __forceinline__ void leave(const program_stage &s, float o[EACH], int row, int head, int d,
-                                                 const places &place) {
-        const k_decode_args &a = s.is.heads.attend;
-        leave_result(s, PROGRAM_FOUND, a.out, ((int64_t)row * a.n_heads + head) * s.dim + d, place, o[0]);
-    }
-};
-
-/* A warp for a head, whose result is rotated back. */
-struct rotated_pages {
-    static constexpr int EACH = 4;
-    typedef head_places places;
-    static __device__ __forceinline__ int pieces(int) { return 1; }
-    static __device__ __forceinline__ void hear(float v[8][EACH], const float *from, int dim, int n, bool hears) {
-        const float *low[4], *high[4];
-        bool needs_low[4], needs_high[4];
-        float words[4][8];
-        const bool has_some = (int)lane_now() < dim / 4;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            low[i] = from + 2 * i * dim, high[i] = low[i] + dim;
-            needs_low[i] = has_some && 2 * i < n, needs_high[i] = has_some && 2 * i + 1 < n;
-        }
-        hear_pieces<4>(words, low, high, hears, needs_low, needs_high);
-#pragma unroll
-        for (int i = 0; i < 32; i++) v[i / 4][i % 4] = words[i / 8][i % 8];
-    }
-    static __device__ __forceinline__ places find(const program_stage &s, int row, int head, int) {
-        return head_places(s, row, head, s.dim);
-    }
-    static __device__ __forceinline__ void leave(const program_stage &s, float o[EACH], int row, int head, int,
-                                                 const places &at) {
-        leave_rotated(s, o, row, head, s.dim, at);
-    }
-};
-
-template <class PAGES> __device__ __noinline__ void run_merge(int stage) {
-    const program_stage &s = stage_of(stage);
-    const k_decode_args &a = s.is.heads.attend;
-    const int dim = s.dim, n_spans = s.n_spans;
-    const int lane = threadIdx.x % 32, pieces = PAGES::pieces(dim), all = n_spans * a.n_heads * pieces;
-    await_turn(s);
-    for (int i = threadIdx.x / 32 * gridDim.x + blockIdx.x; i < all; i += gridDim.x * PROGRAM_WARPS) {
-        const int d = i % pieces * 32 + lane * PAGES::EACH, head = i / pieces % a.n_heads;
-        const int index = i / pieces / a.n_heads;
-        const k_span span = a.spans[index];
-        const int seen = first_seen(span.position, a.window, a.chunk);
-        const int n = span.position / PAGE_TOKENS - seen / PAGE_TOKENS + 1;
-        const size_t at = ((size_t)index * a.n_heads + head) * a.n_splits;
-        const typename PAGES::places place = PAGES::find(s, span.row, head, d);
-        const float *sums = (s.hears ? s.told[PROGRAM_PAGE_SUMS] : a.part_sums) + 2 * at;
-        const float *parts = (s.hears ? s.told[PROGRAM_PAGES] : a.part) + at * dim + d;
-        const float sink = a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
-        float max = sink, sum = 0, o[PAGES::EACH] = {};
-        for (int base = 0; base < n; base += 32) {
-            const int p = base + lane;
-            const float m = hear(sums + 2 * p, s.hears, p < n);
-            if (p < n) max = fmaxf(max, m);
-        }
-#pragma unroll
-        for (int step = 16; step; step /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, step));
-        for (int base = 0; base < n; base += 32) {
-            const int mine = base + lane, count = min(32, n - base);
-            const float m = hear(sums + 2 * mine, s.hears, mine < n);
-            const float factor = exp2_fast(mine < n ? m - max : -INFINITY);
-            const float total = hear(sums + 2 * mine + 1, s.hears, mine < n);
-#pragma unroll 1
-            for (int first = 0; first < count; first += 8) {
-                float v[8][PAGES::EACH];
-                PAGES::hear(v, parts + (size_t)(base + first) * dim, dim, count - first, s.hears);
-#pragma unroll
-                for (int p = 0; p < 8; p++) {
-                    if (first + p == count) break;
-                    const float k = __shfl_sync(~0u, factor, first + p);
-                    sum = fmaf(k, __shfl_sync(~0u, total, first + p), sum);
-#pragma unroll
-                    for (int j = 0; j < PAGES::EACH; j++) o[j] = fmaf(k, v[p][j], o[j]);
-                }
-            }
-        }
-        if (a.sinks) sum += exp2_fast(sink - max);
-#pragma unroll
-        for (int j = 0; j < PAGES::EACH; j++) o[j] = o[j] / sum;
-        PAGES::leave(s, o, span.row, head, d, place);
     }
 }
 

@@ -98,11 +98,6 @@ template <class LOAD> __device__ __forceinline__ void hear_words(float v[8], boo
         return !hears || top != (uint32_t)UNSAID;
     });
 }
-/* n of eight words, `step` apart. */
-__device__ __forceinline__ void hear_apart(float v[8], const float *from, size_t step, int n, bool hears) {
-    if (hears) from = told_at(from);
-    hear_words(v, hears, [&](int i) { return i < n ? load_relaxed4(from + i * step) : 0; });
-}
 
 /* One word that is needed later: it is looked at once, and again by hear_asked if it was not there. */
 __device__ __forceinline__ float ask(const float *from, bool hears, bool needs) {

@@ -23,8 +23,9 @@ struct token_place {
 template <int DIM> struct plain_cache {
     static constexpr bool IS_ROTATED = false;
     static constexpr int KEYS = PAGE_GROUP * DIM * 2, VALUES = KEYS, TOKEN_WARPS = program_token_warps(DIM, 16);
-    static constexpr int FRESH_KEY = DIM * 2; /* bytes */
+    static constexpr int FRESH_KEY = DIM * 2, QUERIES = program_query_bytes(DIM, 16); /* bytes */
     typedef plain_kv<f16> kv;
+    typedef head_state<DIM> state;
 
     static __device__ __forceinline__ void fetch_keys(uint32_t to, const uint8_t *k) {
         ::fetch_keys<DIM>(to, k, evict_first());
@@ -35,19 +36,35 @@ template <int DIM> struct plain_cache {
     struct scores {
         float of[2][4];
     };
-    template <class QUERIES> static __device__ __forceinline__ scores score(uint32_t keys, QUERIES queries) {
+    /* A turned query as rows g and g + 8 of fragments, lane by lane two of its pairs. */
+    static __device__ __forceinline__ void put_query(uint32_t queries, float *head, int g, float q_scale, float scale) {
+#pragma unroll
+        for (int i = 0; i < DIM / 2; i += 32) {
+            const int pair = i + lane_now();
+            float2 v = *(const float2 *)(head + 2 * pair);
+            v.x = __fmul_rn(v.x, q_scale), v.y = __fmul_rn(v.y, q_scale);
+            uint32_t q[2];
+            pack_query(q, v, scale);
+            store_shared8(queries + (pair / 8 * 32 + g * 4 + pair % 4) * 16 + pair % 8 / 4 * 8, q[0], q[1]);
+        }
+    }
+    static __device__ __forceinline__ scores score(uint32_t keys, uint32_t queries) {
         scores s = {};
-        score_group<DIM>(s.of, keys, queries);
+        queries += lane_now() * 16;
+        score_group<DIM>(s.of, keys, [&](uint32_t q[4], int i) {
+            const uint4 v = load_shared16(queries + i * 512);
+            q[0] = v.x, q[1] = v.y, q[2] = v.z, q[3] = v.w;
+        });
         return s;
     }
     static __device__ __forceinline__ void clear_unseen(uint32_t values, int first, int seen, int pos) {
         ::clear_unseen<DIM>(values - KEYS, first, seen, pos);
     }
-    static __device__ __forceinline__ void mix(head_state<DIM> &h, scores &s, uint32_t values, int first, int seen,
-                                               int pos, float cap) {
+    static __device__ __forceinline__ void mix(state &h, scores &s, uint32_t values, int first, int seen, int pos,
+                                               float cap) {
         mix_group(h, s.of, values, first, seen, pos, cap);
     }
-    static __device__ __forceinline__ void leave(const head_state<DIM> &h, float *found, int warp, int heads) {
+    static __device__ __forceinline__ void leave(const state &h, float *found, int warp, int heads) {
         leave_heads<DIM>(h, found, warp, heads);
     }
 
@@ -103,21 +120,61 @@ template <int DIM> __device__ __forceinline__ void rotate_head(float *head, floa
     __syncwarp();
 }
 
-template <int DIM, int KEY_BITS, int VALUE_BITS> struct coded_cache : public coded_group<DIM, KEY_BITS, VALUE_BITS> {
-    typedef coded_group<DIM, KEY_BITS, VALUE_BITS> group;
+/* The digits of a KV head's queries in shared memory, [blocks][halves][lanes], and scales of all heads behind them. */
+template <int DIM, int HALVES> struct shared_queries {
+    uint32_t at;
+    __device__ __forceinline__ uint32_t operand(int b, int h) const { return at + (b * HALVES + h) * 256; }
+    __device__ __forceinline__ uint32_t scale_at(int head) const { return operand(DIM / 32, 0) + head * 4; }
+    __device__ __forceinline__ uint2 digits(int b, int h) const { return load_shared8(operand(b, h) + lane_now() * 8); }
+    __device__ __forceinline__ float scale(int h) const {
+        return __uint_as_float(load_shared4(scale_at(4 * h + lane_now() % 4)));
+    }
+};
+
+template <int DIM, int KEY_BITS, int VALUE_BITS, int HALVES>
+struct coded_cache : public coded_group<DIM, KEY_BITS, VALUE_BITS, HALVES> {
+    typedef coded_group<DIM, KEY_BITS, VALUE_BITS, HALVES> group;
+    typedef shared_queries<DIM, HALVES> heads;
     static constexpr bool IS_ROTATED = true;
     static constexpr int TOKEN_WARPS = program_token_warps(DIM, KEY_BITS);
     static constexpr int FRESH_BLOCK = coded_value_block(KEY_BITS), FRESH_KEY = DIM / 32 * FRESH_BLOCK;
+    static constexpr int QUERIES = program_query_bytes(DIM, KEY_BITS); /* of two halves */
+    static_assert(QUERIES >= DIM * 8 * HALVES + 4 * PROGRAM_MOST_HEADS, "there is room");
     struct scores {
-        float of[4];
+        float of[HALVES][2];
     };
-    template <class QUERIES> static __device__ __forceinline__ scores score(uint32_t keys, QUERIES queries) {
+
+    /* A turned query, rotated, lane by lane two of its pairs. */
+    static __device__ __forceinline__ void put_query(uint32_t queries, float *head, int g, float q_scale, float scale) {
+        const heads to = {queries};
+        const int lane = lane_now(), half = g / 4;
+        float2 x[DIM / 64];
+        float most = 0;
+        rotate_head<DIM>(head, q_scale, 1);
+        scale = __fmul_rn(scale, rotation_scale(DIM));
+#pragma unroll
+        for (int i = 0; i < DIM / 64; i++) {
+            x[i] = *(const float2 *)(head + 2 * (32 * i + lane));
+            x[i].x = __fmul_rn(x[i].x, scale), x[i].y = __fmul_rn(x[i].y, scale);
+            most = max_nan(most, max_nan(fabsf(x[i].x), fabsf(x[i].y)));
+        }
+        const query_scale of(warp_most(most), KEY_BITS);
+#pragma unroll
+        for (int i = 0; i < DIM / 64; i++) {
+            const int in_block = lane % 16; /* the pair's number */
+            const uint32_t at = to.operand(2 * i + lane / 16, half) + (g % 4 * 8 + in_block % 4) * 8 + in_block / 4 * 2;
+            store_shared2(at, (uint16_t)digit_pair(x[i].x, x[i].y, of.inverse, false));
+            store_shared2(at + 32, (uint16_t)digit_pair(x[i].x, x[i].y, of.inverse, true));
+        }
+        if (lane == 0) store_shared4(to.scale_at(g), __float_as_uint(of.scale));
+    }
+    static __device__ __forceinline__ scores score(uint32_t keys, uint32_t queries) {
         scores s;
-        group::score(s.of, keys, queries);
+        group::score(s.of, keys, heads{queries});
         return s;
     }
-    static __device__ __forceinline__ void mix(head_state<DIM> &h, scores &s, uint32_t values, int first, int seen,
-                                               int pos, float cap) {
+    static __device__ __forceinline__ void mix(typename group::state &h, scores &s, uint32_t values, int first,
+                                               int seen, int pos, float cap) {
         group::mix(h, s.of, values, first, seen, pos, cap);
     }
 
