@@ -4,6 +4,7 @@
  * On the machine's GPU, else on the emulated one, whose driver counts what is taken. The argument is the number of jobs
  * (default: few, as the emulated GPU is slow): on a GPU, `cuda_jobs_test 20000`. */
 #include "cuda_harness.h"
+#include "jobs_alone.h"
 #include "model/model.h"
 #include "gen/seq.h"
 #include <quipu.h>
@@ -154,44 +155,19 @@ static void the_planned_cache_leaves_the_reserve(void **state) {
 
 /* ---- jobs ---- */
 
-typedef struct kind {
-    int32_t ids[40], tokens[MOST_NEW];
-    size_t n_ids, n_tokens;
-} kind;
-
-static qp_job *start(qp_generator *gen, const kind *k, size_t index) {
-    const qp_job_options options = {.size = sizeof options,
-                                    .ids = k->ids,
-                                    .n_ids = k->n_ids,
-                                    .max_new_tokens = MOST_NEW,
-                                    .ignore_eos = true,
-                                    .sampling = {.temperature = index % 3 ? 0.9F : 0, .top_p = 0.9F, .seed = index}};
-    qp_job *job;
-    qp_error err;
-    if (qp_job_new(&job, gen, &options, &err) != QP_OK) fail_msg("%s", err.text);
-    return job;
+static qp_job *start(qp_generator *gen, const alone *k, size_t index) {
+    return alone_start(
+        gen, k,
+        (qp_job_options){.max_new_tokens = MOST_NEW,
+                         .sampling = {.temperature = index % 3 ? 0.9F : 0, .top_p = 0.9F, .seed = index}});
 }
 
-/* Compares with what the kind says, or writes it down. */
-static void read_job(qp_job *job, kind *k, bool is_first) {
-    qp_event event;
-    qp_error err;
-    size_t n = 0;
-    for (;;) {
-        if (qp_job_next(job, &event, &err) != QP_OK) fail_msg("%s", err.text);
-        if (event.kind == QP_EVENT_END) break;
-        for (size_t i = 0; i < event.n_ids; i++, n++) {
-            assert_true(n < MOST_NEW);
-            if (is_first) k->tokens[n] = event.ids[i];
-            assert_int_equal(event.ids[i], k->tokens[n]);
-        }
-    }
-    if (is_first) k->n_tokens = n;
-    if (event.finish != QP_FINISH_CANCELLED) assert_int_equal(n, k->n_tokens);
-    qp_job_free(job);
+static void read_job(qp_job *from, alone *k, bool is_first) {
+    alone_read(from, k, is_first);
+    assert_true(k->n_tokens <= MOST_NEW);
 }
 
-static void run_many(qp_generator *gen, kind *kinds, uint64_t seed) {
+static void run_many(qp_generator *gen, alone *kinds, uint64_t seed) {
     qp_job *jobs[MOST_AT_ONCE];
     size_t which[MOST_AT_ONCE];
     for (int done = 0; done < n_jobs; done += MOST_AT_ONCE) {
@@ -211,7 +187,7 @@ static void jobs_are_as_if_alone_in(const char *format, qp_precision precision) 
     qp_generator *gen;
     qp_generator_stats stats;
     qp_error err;
-    static kind kinds[KINDS];
+    static alone kinds[KINDS];
     if (qp_model_synthesize(&m, "tiny", format, 3, &o, &err) != QP_OK) fail_msg("%s", err.text);
     if (qp_generator_new(&gen, m, &g, &err) != QP_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < KINDS; i++) {

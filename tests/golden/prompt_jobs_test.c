@@ -2,51 +2,28 @@
  * jobs get the tokens and logprobs that they get alone, whoever runs beside them, is cancelled or preempted, and
  * however prompts are cut. The device is the CPU's with AMX kernels on emulated tiles (tests/levels.h). */
 #include "levels.h"
+#include "jobs_alone.h"
 #include "api/handles.h"
 #include "base/rng.h"
 
-/* Most answers need a page more than their prompts: that is when others are preempted. */
+/* Most answers need a page more than their prompts: that is when others are preempted, which are there by then, for no
+ * job gets far before it is read. */
 static const size_t lengths[] = {1, 5, 247, 250, 253, 240, 420};
-enum { KINDS = HARNESS_COUNT(lengths), MOST_NEW = 24, AT_ONCE = 9, ROUNDS = 2, MOST_IDS = 420 };
-
-typedef struct kind {
-    int32_t ids[MOST_IDS], tokens[MOST_NEW];
-    float logprobs[MOST_NEW]; /* tell products apart that choose alike */
-    size_t n_ids;
-} kind;
+enum { KINDS = HARNESS_COUNT(lengths), MOST_NEW = ALONE_NEW, AT_ONCE = 9, ROUNDS = 2, MOST_UNREAD = 4 };
 
 static uint64_t preempted;
 
-static qp_job *start(qp_generator *gen, const kind *k, size_t index) {
-    const qp_job_options options = {.size = sizeof options,
-                                    .ids = k->ids,
-                                    .n_ids = k->n_ids,
-                                    .max_new_tokens = MOST_NEW,
-                                    .ignore_eos = true,
-                                    .want_logprobs = true,
-                                    .sampling = {.temperature = index % 2 ? 0.9F : 0, .seed = index}};
-    qp_job *started;
-    qp_error err;
-    if (qp_job_new(&started, gen, &options, &err) != QP_OK) fail_msg("%s", err.text);
-    return started;
+static qp_job *start(qp_generator *gen, const alone *k, size_t index) {
+    return alone_start(gen, k,
+                       (qp_job_options){.max_new_tokens = MOST_NEW,
+                                        .want_logprobs = true,
+                                        .max_unread = MOST_UNREAD,
+                                        .sampling = {.temperature = index % 2 ? 0.9F : 0, .seed = index}});
 }
 
-static void read_job(qp_job *from, kind *k, bool is_first) {
-    qp_event event;
-    qp_error err;
-    size_t n = 0;
-    for (;;) {
-        if (qp_job_next(from, &event, &err) != QP_OK) fail_msg("%s", err.text);
-        if (event.kind == QP_EVENT_END) break;
-        for (size_t i = 0; i < event.n_ids; i++, n++) {
-            if (is_first) k->tokens[n] = event.ids[i], k->logprobs[n] = event.tokens[i].logprob;
-            assert_int_equal(event.ids[i], k->tokens[n]);
-            assert_true(event.tokens[i].logprob == k->logprobs[n]);
-        }
-    }
-    if (event.finish != QP_FINISH_CANCELLED) assert_int_equal(n, MOST_NEW);
-    preempted += (uint64_t)event.stats.preempted;
-    qp_job_free(from);
+static void read_job(qp_job *from, alone *k, bool is_first) {
+    preempted += alone_read(from, k, is_first);
+    assert_int_equal(k->n_tokens, MOST_NEW);
 }
 
 static qp_generator *open_generator(const qp_model *m, uint64_t pages, int chunk) {
@@ -58,7 +35,7 @@ static qp_generator *open_generator(const qp_model *m, uint64_t pages, int chunk
     return gen;
 }
 
-static void run_many(const qp_model *m, kind *kinds, uint64_t pages, int chunk) {
+static void run_many(const qp_model *m, alone *kinds, uint64_t pages, int chunk) {
     qp_generator *gen = open_generator(m, pages, chunk);
     for (int round = 0; round < ROUNDS; round++) {
         qp_job *jobs[AT_ONCE];
@@ -83,17 +60,17 @@ static bool open_model(qp_model **out, const char *format) {
 
 static void jobs_are_as_if_alone(void **state) {
     static const char *const formats[] = {"q4_0", "exl2-3.0"};
-    static kind kinds[KINDS];
+    static alone kinds[KINDS];
     for (size_t f = 0; f < HARNESS_COUNT(formats); f++) {
         qp_model *m;
         if (!open_model(&m, formats[f])) HARNESS_SKIP("this processor has no AVX-512 BF16");
-        qp_generator *alone = open_generator(m, 16, 512);
+        qp_generator *gen = open_generator(m, 16, 512);
         for (size_t i = 0; i < KINDS; i++) {
             kinds[i].n_ids = lengths[i];
             for (size_t k = 0; k < kinds[i].n_ids; k++) kinds[i].ids[k] = (int32_t)(rng_uniform(i, 1, k) * 500);
-            read_job(start(alone, &kinds[i], i), &kinds[i], true);
+            read_job(start(gen, &kinds[i], i), &kinds[i], true);
         }
-        qp_generator_free(alone);
+        qp_generator_free(gen);
         preempted = 0;
         run_many(m, kinds, 16, 512);
         run_many(m, kinds, 5, 64);
