@@ -31,8 +31,6 @@ static void configure(int n_rows) {
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t tiles_of_k(int64_t n_in) { return (n_in + DEPTH - 1) / DEPTH; }
-
 static int rows_in_tile(int n_rows) { return n_rows < SIDE ? n_rows : SIDE; }
 
 #include "amx_pack.inc"

@@ -35,7 +35,6 @@ static inline ivec i_kept(ivec codes, ivec base) { return _mm512_sub_epi8(codes,
 #include "quant_unpack.inc"
 #include "amx_widen.inc"
 
-static int64_t tiles_of_k(int64_t n_in) { return (n_in + DEPTH - 1) / DEPTH; }
 static int rows_in_tile(int n_rows) { return SIDE; }
 
 #include "amx_pack.inc"
@@ -66,8 +65,7 @@ static void pack_rows(void *to, const float *x, int64_t x_stride, int n_rows, in
     for (int row = begin; row < end; row += SIDE)
         for (int64_t k = 0; k < n_in; k += DEPTH) {
             const int n = (int)least(DEPTH, n_in - k), rows = (int)least(SIDE, end - row);
-            for (int r = 0; r < rows; r++)
-                for (int i = 0; i < n; i++) part[r * DEPTH + i] = x[(row + r) * x_stride + order[k + i]];
+            for (int r = 0; r < rows; r++) gather(part + r * DEPTH, x + (row + r) * x_stride, k, n, order);
             pack_tile(packed_tile(to, n_rows, n_in, row, k / DEPTH), part, DEPTH, rows, SIDE, n);
         }
 }
@@ -99,9 +97,11 @@ static void widen_strip(const cpu_matmul_block *b, int to, int64_t column, stret
     scratch *s = b->scratch;
     for (int c = 0; c < STRIP / SIDE; c++) {
         const int64_t at = column + c * SIDE;
-        for (int64_t t = 0; at >= b->w->n_out && t < k.n; t++) memset(s->tiles[to][t][c], 0, TILE_BYTES);
-        for (int i = 0; at < b->w->n_out && i < packed->n_runs; i++)
-            widen_part(s->tiles[to][0][c], sizeof s->tiles[0][0], &packed->runs[i], tile_at(b, at), &s->bytes, k);
+        if (at < b->w->n_out)
+            for (int i = 0; i < packed->n_runs; i++)
+                widen_part(s->tiles[to][0][c], sizeof s->tiles[0][0], &packed->runs[i], tile_at(b, at), &s->bytes, k);
+        else
+            for (int64_t t = 0; t < k.n; t++) memset(s->tiles[to][t][c], 0, TILE_BYTES);
     }
     tiles_barrier();
 }
@@ -120,9 +120,11 @@ static int strips_of(const stage *p) { return (int)((p->end - p->column + STRIP 
 static bool is_up(const stage *p, int strip) { return p->up && strip % 2; }
 static int64_t column_of(const stage *p, int strip) { return p->column + (int64_t)(p->up ? strip / 2 : strip) * STRIP; }
 
+static const cpu_matmul_block *matrix_of(const stage *p, int strip) { return is_up(p, strip) ? p->up : p->b; }
+
 static void widen_panel(const stage *p) {
     for (int strip = 0; strip < strips_of(p); strip++)
-        widen_strip(is_up(p, strip) ? p->up : p->b, strip, column_of(p, strip), p->k);
+        widen_strip(matrix_of(p, strip), strip, column_of(p, strip), p->k);
 }
 
 /* Of the rows' chunk number `rows`. One block of k: nothing is parked. */
@@ -131,8 +133,9 @@ static float *sums_at(const stage *p, int strip, int rows) {
     return p->is_first && p->is_last ? s->sums[is_up(p, strip)] : s->parked[strip][rows];
 }
 
-/* The last strip that a result needs is multiplied: it leaves. */
+/* A strip is multiplied through all of k: its results leave, those of a gate with the other matrix's. */
 static void finish(const stage *p, const tile_chunk *q, int strip, int rows, int row) {
+    if (p->up && !is_up(p, strip)) return;
     const float *gate = p->up ? sums_at(p, strip - 1, rows) : NULL;
     put_chunk(p->b, p->up, gate, q, row, column_of(p, strip), p->end);
 }
@@ -147,7 +150,7 @@ static void multiply_chunk(const stage *p, tile_chunk *q, int rows, int row) {
         q->n_residual = 0;
         if (p->is_last && column + STRIP <= p->end) fetch_residual(q, p->b, row, column);
         multiply(q, 0);
-        if (p->is_last && (!p->up || is_up(p, strip))) finish(p, q, strip, rows, row);
+        if (p->is_last) finish(p, q, strip, rows, row);
     }
 }
 
@@ -181,13 +184,13 @@ static void run_few(const stage *p) {
         load_sums(&q);
         for (stretch k = {0, 0}; k.tile < tiles; k.tile += k.n) {
             k.n = least(CHUNK, tiles - k.tile);
-            widen_strip(is_up(p, strip) ? p->up : p->b, 0, column_of(p, strip), k);
+            widen_strip(matrix_of(p, strip), 0, column_of(p, strip), k);
             q.x = packed_tile(p->b->x, p->b->n_packed, p->b->w->n_in, p->row, k.tile);
             q.n_tiles = k.n;
             add_products(&q, 0);
         }
         store_sums(&q);
-        if (!p->up || is_up(p, strip)) finish(p, &q, strip, 0, p->row);
+        finish(p, &q, strip, 0, p->row);
     }
 }
 

@@ -312,9 +312,9 @@ static matmul_args rows_of(const matmul_args *a, int first, int n) {
 void cpu_matmul(device *d, const matmul_args *a) {
     const int n_answers = a->n_rows - a->n_prompt;
     bool is_split = false;
+    if (a->n_rows < 1) return;
     for (int i = 0; i < a->n_parts && n_answers && a->n_prompt; i++)
         is_split = is_split || has_two_ways(cpu_of(d), a->parts[i].w);
-    if (a->n_rows < 1) return;
     if (!is_split) {
         multiply(d, a);
         return;

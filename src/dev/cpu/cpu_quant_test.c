@@ -17,8 +17,8 @@ enum { MOST_IN = 1024, MOST_ROWS = 275, MOST_OUT = 130 };
 typedef struct world {
     sample s;
     int n_rows;
-    bool whole;     /* activations are multiples of one number: rounding them to 8 bits loses nothing */
-    bool is_prompt; /* the rows are multiplied as a prompt's, where there is another way for those */
+    bool whole;   /* activations are multiples of one number: rounding them to 8 bits loses nothing */
+    int n_prompt; /* the last rows, of a prompt: multiplied another way, where there is one */
     float x[MOST_ROWS * MOST_IN], bias[MOST_OUT], out[MOST_ROWS * MOST_OUT], before[MOST_ROWS * MOST_OUT];
     double expected[MOST_ROWS * MOST_OUT], bound[MOST_ROWS * MOST_OUT];
 } world;
@@ -31,7 +31,8 @@ static float random_x(size_t i, bool whole) {
     return (float)(bits & 0x80 ? -value : value) / 64;
 }
 
-/* The weights' own rounding (EXL2 and GPTQ to float16, which kernels leave out) and that of the activations. */
+/* The weights' own rounding (EXL2 and GPTQ to float16, which kernels leave out) and that of the activations; of a
+ * prompt, both to BF16. */
 static void expect(world *w) {
     const quant_matrix *m = &w->s.m;
     float row[MOST_IN];
@@ -39,15 +40,17 @@ static void expect(world *w) {
         m->type->unpack_row(row, m, column);
         for (int r = 0; r < w->n_rows; r++) {
             const size_t i = (size_t)r * (size_t)m->n_out + (size_t)column;
-            double sum = 0, size = 0, most = 0;
+            double sum = 0, size = 0, most = 0, terms = 0;
             for (int64_t k = 0; k < m->n_in; k++) {
                 const double x = (double)w->x[r * m->n_in + k];
                 sum += (double)row[k] * x;
+                terms += fabs((double)row[k] * x);
                 size += fabs((double)row[k]);
                 most = fmax(most, fabs(x));
             }
             w->expected[i] = sum + (double)w->bias[column] + (double)w->before[i];
             w->bound[i] = size * most * (w->whole ? 0x1p-11 : 0x1p-11 + 0.5 / PACK_MOST) + 1e-5;
+            if (r >= w->n_rows - w->n_prompt) w->bound[i] = terms * (0x1p-8 + 0x1p-11) + 1e-5;
         }
     }
 }
@@ -55,6 +58,7 @@ static void expect(world *w) {
 static void build(world *w, const sample_format *f, const struct size *size, bool whole) {
     sample_open(&w->s, f->id, f->variant, size->n_out, size->n_in);
     w->n_rows = size->n_rows;
+    w->n_prompt = 0;
     w->whole = whole;
     for (size_t i = 0; i < (size_t)(size->n_rows * size->n_in); i++) w->x[i] = random_x(i, whole);
     for (size_t i = 0; i < (size_t)size->n_out; i++) w->bias[i] = random_x(i + 7, false);
@@ -63,10 +67,11 @@ static void build(world *w, const sample_format *f, const struct size *size, boo
 }
 
 static void multiply(device *d, world *w, const dev_weight *weight, int row, int n_rows) {
+    const int n_prompt = row + n_rows - (w->n_rows - w->n_prompt);
     const matmul_args a = {.x = w->x + row * weight->n_in,
                            .x_stride = weight->n_in,
                            .n_rows = n_rows,
-                           .n_prompt = w->is_prompt ? n_rows : 0,
+                           .n_prompt = n_prompt > 0 ? n_prompt < n_rows ? n_prompt : n_rows : 0,
                            .n_parts = 1,
                            .parts = {{.w = weight,
                                       .bias = w->bias,
@@ -278,47 +283,27 @@ static void packed_rows_are_joined(void **state) {
 
 /* ---- rows of prompts ---- */
 
-/* Weights and activations are rounded to BF16. */
-static void expect_prompt(world *w) {
-    const quant_matrix *m = &w->s.m;
-    float row[MOST_IN];
-    for (int64_t column = 0; column < m->n_out; column++) {
-        m->type->unpack_row(row, m, column);
-        for (int r = 0; r < w->n_rows; r++) {
-            double size = 0;
-            for (int64_t k = 0; k < m->n_in; k++) size += fabs((double)row[k] * (double)w->x[r * m->n_in + k]);
-            w->bound[r * m->n_out + column] = size * (0x1p-8 + 0x1p-11) + 1e-5;
-        }
-    }
-}
-
 /* Answers in front of prompts, in one op: either are what they are alone. */
 static void check_mixed(device *d, world *w, const dev_weight *weight) {
-    float prompts[MOST_ROWS * MOST_OUT];
+    float apart[MOST_ROWS * MOST_OUT];
     const int n_answers = w->n_rows / 3;
     const size_t n = (size_t)(n_answers * w->s.m.n_out), all = (size_t)(w->n_rows * w->s.m.n_out);
-    memcpy(prompts, w->out, all * sizeof *prompts);
-    w->is_prompt = false;
+    memcpy(apart, w->out, all * sizeof *apart);
+    w->n_prompt = w->n_rows - n_answers;
     reset(w);
     multiply(d, w, weight, 0, n_answers);
-    memcpy(prompts, w->out, n * sizeof *prompts);
+    memcpy(apart, w->out, n * sizeof *apart);
     reset(w);
-    const matmul_part part = {.w = weight, .bias = w->bias, .out = w->out, .out_stride = weight->n_out, .add = true};
-    d->ops->matmul(d, &(matmul_args){.x = w->x,
-                                     .x_stride = weight->n_in,
-                                     .n_rows = w->n_rows,
-                                     .n_prompt = w->n_rows - n_answers,
-                                     .n_parts = 1,
-                                     .parts = {part}});
-    assert_memory_equal(w->out, prompts, all * sizeof *prompts);
+    multiply(d, w, weight, 0, w->n_rows);
+    assert_memory_equal(w->out, apart, all * sizeof *apart);
 }
 
 static void check_prompt(device *d, world *w) {
     dev_weight weight;
-    expect_prompt(w);
+    w->n_prompt = w->n_rows;
+    expect(w);
     assert_int_equal(d->ops->weight_open(d, &weight, &w->s.m, NULL), QP_OK);
     assert_int_equal(d->ops->weight_pack(d, &weight, NULL), QP_OK);
-    w->is_prompt = true;
     reset(w);
     multiply(d, w, &weight, 0, w->n_rows);
     check_values(d, w, "a prompt");

@@ -73,16 +73,15 @@ __device__ __forceinline__ void score_group(float s[2][4], uint32_t keys, QUERIE
     }
 }
 
-/* Scores p, of which token_of(i) is the token's number, become weights: a gets them as a first operand, the lane's
- * tokens in the order of p. Tokens outside [seen, pos] do not count. Returns what was found before must be multiplied
- * by. */
-template <int DIM, class TOKEN>
-__device__ __forceinline__ float weigh_group(head_state<DIM> &h, uint32_t a[4], float p[4], TOKEN token_of, int seen,
+/* Scores p of tokens `first`, the next one, and those 8 behind them become weights: a gets them as a first operand.
+ * Tokens outside [seen, pos] do not count. Returns what was found before must be multiplied by. */
+template <int DIM>
+__device__ __forceinline__ float weigh_group(head_state<DIM> &h, uint32_t a[4], float p[4], int first, int seen,
                                              int pos, float cap) {
     float max = h.max;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const int token = token_of(i);
+        const int token = first + i / 2 * 8 + i % 2;
         if (cap != 0) p[i] = cap * tanhf(p[i] / cap);
         p[i] = token < seen || token > pos ? -INFINITY : p[i] * 1.44269504f;
         max = fmaxf(max, p[i]);
@@ -98,14 +97,6 @@ __device__ __forceinline__ float weigh_group(head_state<DIM> &h, uint32_t a[4], 
     return fade;
 }
 
-/* What was found before is multiplied. */
-template <int DIM> __device__ __forceinline__ void fade_found(head_state<DIM> &h, float fade) {
-#pragma unroll
-    for (int i = 0; i < DIM / 8; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) h.o[i][j] *= fade;
-}
-
 /* Token `first` is the group's; tokens outside [seen, pos] do not count. */
 template <int DIM>
 __device__ __forceinline__ void mix_group(head_state<DIM> &h, const float s[2][4], uint32_t values, int first, int seen,
@@ -115,8 +106,11 @@ __device__ __forceinline__ void mix_group(head_state<DIM> &h, const float s[2][4
     uint32_t a[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) p[i] = s[i / 2][i % 2] + s[i / 2][i % 2 + 2];
-    fade_found(h, weigh_group(
-                      h, a, p, [&](int i) { return first + i / 2 * 8 + 2 * t + i % 2; }, seen, pos, cap));
+    const float fade = weigh_group(h, a, p, first + 2 * t, seen, pos, cap);
+#pragma unroll
+    for (int i = 0; i < DIM / 8; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) h.o[i][j] *= fade;
 #pragma unroll
     for (int i = 0; i < DIM / 16; i++) {
         uint32_t v[4];
