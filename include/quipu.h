@@ -358,6 +358,11 @@ QP_API qp_status qp_sequence_rewind(qp_sequence *sequence, uint64_t length, qp_e
  */
 QP_API qp_status qp_forward(qp_sequence *const *sequences, const int32_t *const *ids, const size_t *counts,
                             const size_t *lasts, int n_sequences, float *logits, qp_error *err);
+/* One greedy step: feeds ids[i] to sequences[i] and makes ids[i] the id that follows, which has the highest logit (of
+ * several the lowest id). Otherwise as qp_forward; on failure ids and sequences are as before. On a GPU logits stay
+ * there, and it has begun the next step when this one returns: fastest are the same sequences with their ids untouched.
+ */
+QP_API qp_status qp_forward_best(qp_sequence *const *sequences, int32_t *ids, int n_sequences, qp_error *err);
 
 /* A tensor to write: dtype as the format spells it ("F32", "BF16", "I64" ...). */
 typedef struct qp_tensor {

@@ -236,7 +236,9 @@ def test_sequence(demo_model, demo):
     assert all_at_once.shape == (len(ids), 6144) and len(sequence) == len(ids)
     sequence.rewind(2)
     assert numpy.array_equal(sequence.forward(ids[2:])[0].argmax(), all_at_once[-1].argmax())
-    assert demo.generate(ids, GREEDY, max_new_tokens=1).ids[0] == all_at_once[-1].argmax()
+    greedy = list(demo.generate(ids, GREEDY, max_new_tokens=3).ids)
+    assert greedy[0] == all_at_once[-1].argmax()
+    assert [sequence.best(greedy[0]), sequence.best(greedy[1])] == greedy[1:] and len(sequence) == len(ids) + 2
 
 
 def test_synthesized_models_have_no_text():

@@ -125,6 +125,20 @@ qp_status qp_forward(qp_sequence *const *sequences, const int32_t *const *ids, c
     return status;
 }
 
+qp_status qp_forward_best(qp_sequence *const *sequences, int32_t *ids, int n_sequences, qp_error *err) {
+    if (n_sequences < 1) return err_set(err, QP_BAD_ARGUMENT, 0, "%d sequences, allowed are 1 and more", n_sequences);
+    ERR_TRY(check_sequences(sequences, n_sequences, err));
+    const int most = sequences[0]->shared->room.model->forward.max_rows;
+    if (n_sequences > most)
+        return err_set(err, QP_BAD_ARGUMENT, 0, "%d sequences, a step of this model takes %d", n_sequences, most);
+    seq **list = mem_array((size_t)n_sequences, sizeof *list);
+    if (!list) return err_no_memory(err, 0, "a step");
+    for (int i = 0; i < n_sequences; i++) list[i] = &sequences[i]->seq;
+    const qp_status status = seq_run_best(list, ids, n_sequences, err);
+    mem_free(list);
+    return status;
+}
+
 qp_status qp_tensors_write(const char *path, const qp_tensor *tensors, size_t count, qp_error *err) {
     safetensors_item *items = mem_zarray(count, sizeof *items);
     if (!items) return err_no_memory(err, count * sizeof *items, "a list of tensors");

@@ -406,6 +406,11 @@ typedef struct dev_ops {
     /* Does what was written down by that name, with these ids. False: it is there no more, or has others; nothing was
      * done. */
     bool (*proceed)(device *d, uint64_t name, const int32_t *ids, int n);
+    /* Does what was written down by that name without waiting for ids: each is the best of its row in the digest in
+     * front of it. Then proceed says whether those were the ids; if not, the step may be done again as it is. */
+    void (*lead)(device *d, uint64_t name);
+    /* The heads of the digest asked for last, of its n rows; waits for nothing that was led. */
+    void (*digest_heads)(device *d, digest_head *out, int n);
     /* Returns when all ops before it are done, with what went wrong in any of them. */
     qp_status (*finish)(device *d, qp_error *err);
 } dev_ops;

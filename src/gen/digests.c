@@ -19,9 +19,9 @@ typedef struct piece {
 enum { PIECES = 3 };
 
 static void list_there(digests *d, piece out[PIECES]) {
-    const size_t rows = (size_t)d->n_rows, logits = rows * (size_t)d->width * sizeof(float);
-    out[0] = (piece){(void **)&d->step.rows, logits};
-    out[1] = (piece){(void **)&d->step.changed, logits};
+    const size_t rows = (size_t)d->n_rows, row = (size_t)d->width * sizeof(float);
+    out[0] = (piece){(void **)&d->rows, step_digest_rows(d->n_rows) * row};
+    out[1] = (piece){(void **)&d->step.changed, rows * row};
     out[2] = (piece){(void **)&d->answers, rows * STEP_ANSWER_BYTES};
 }
 
@@ -75,6 +75,14 @@ void digests_close(digests *d) {
 
 /* ---- asking ---- */
 
+void digests_turn(digests *d, int n_rows) {
+    float *first = d->rows, *second = d->rows + (size_t)d->n_rows * (size_t)d->width;
+    const bool take_turns = n_rows <= STEP_MOST_LED;
+    d->is_second = take_turns && !d->is_second;
+    d->step.rows = d->is_second ? second : first;
+    d->step.next_rows = take_turns && !d->is_second ? second : first;
+}
+
 static digest_order *order_of(const digests *d, int row) { return (digest_order *)(void *)d->asked + row; }
 
 void digests_begin(digests *d, int n_rows) {
@@ -83,7 +91,7 @@ void digests_begin(digests *d, int n_rows) {
     memset(d->step.wants_row, 0, (size_t)n_rows * sizeof(bool));
     d->step.orders = order_of(d, 0);
     d->step.bytes = d->used;
-    d->step.wants_bodies = false;
+    d->step.wants_bodies = d->step.may_lead = false;
     d->step.heads = d->answers;
     d->step.heads_here = d->answers_here;
     d->step.bodies = (digest_body *)(void *)(d->step.heads + n_rows); /* so that one copy brings both */

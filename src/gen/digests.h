@@ -10,6 +10,8 @@ typedef struct digests {
     int n_rows, width;
     uint8_t *asked; /* [DIGESTS_ASKED_BYTES]: orders [n_rows], then their changes and masks */
     size_t used;
+    float *rows;                  /* device memory [step_digest_rows]: few rows take turns at both ends of it */
+    bool is_second;               /* they are at the end */
     void *answers, *answers_here; /* heads of the rows of a step, then their bodies; device memory and host's */
     step_digest step;
 } digests;
@@ -20,6 +22,8 @@ enum { DIGESTS_ASKED_BYTES = 2 << 20, DIGESTS_MOST_CHANGES = 4096 };
 qp_status digests_open(digests *d, device *dev, int n_rows, int width, qp_error *err);
 void digests_close(digests *d);
 
+/* Where the rows of the step that comes go: few are not put over those of the step before. */
+void digests_turn(digests *d, int n_rows);
 /* Of all of the next step's rows, nothing is asked yet. */
 void digests_begin(digests *d, int n_rows);
 /* Asks for what the sampler needs of the row. False: it needs the whole row. */

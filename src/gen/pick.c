@@ -187,7 +187,7 @@ static bool wants_row(const pick *p) {
 void engine_prepare(void *context) {
     engine *e = context;
     digests *d = &e->digests;
-    int n_masks = 0;
+    int n_masks = 0, n_best = 0;
     engine_tell(e);
     for (int i = 0; i < e->step.n_picks; i++) n_masks += e->step.picks[i].job->n_filters > 0;
     do_all(e, prepare_one, n_masks);
@@ -200,10 +200,12 @@ void engine_prepare(void *context) {
         } else if (!wants_row(p) && digests_ask(d, p->row, j->sampler, e->rooms[0], &p->sampling)) {
             p->is_digested = true;
             p->logits = NULL;
+            n_best += digests_is_greedy(d, p->row);
         } else {
             for (int k = 0; k < j->n_lanes; k++) digests_ask_row(d, j->logit_row[k]);
         }
     }
+    d->step.may_lead = n_best == e->step.in.n_logit_rows && !e->n_waiting;
 }
 
 const float *engine_logits(engine *e, pick *p) {

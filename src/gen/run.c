@@ -28,7 +28,10 @@ static qp_status compute(engine *e, qp_error *err) {
     e->digests.step.context = e;
     const bool fits = e->digests.dev && in->n_logit_rows && in->n_logit_rows <= e->digests.n_rows;
     in->digest = fits && !e->step.n_score_rows ? &e->digests.step : NULL;
-    if (!in->digest) engine_tell(e);
+    if (in->digest)
+        digests_turn(&e->digests, in->n_logit_rows);
+    else
+        engine_tell(e);
     return model_step(e->model, in, e->logits, err);
 }
 

@@ -55,6 +55,7 @@ qp_status seq_room_open(seq_room *out, model *m, uint64_t tokens, qp_cache_type 
 }
 
 void seq_room_close(seq_room *room) {
+    seq_best_close(room->best);
     pages_close(room->pages);
     store_close(&room->store);
 }
@@ -88,6 +89,7 @@ typedef struct step_rows {
     row_span spans[MODEL_MAX_ROWS];
     uint64_t rope_lengths[MODEL_MAX_ROWS];
     const lora_set *adapters[MODEL_MAX_ROWS];
+    const step_digest *digest;
     step_input in;
 } step_rows;
 
@@ -118,6 +120,7 @@ static qp_status run_step(step_rows *step, model *m, const kv_view *kv, float **
     step->in.rope_lengths = step->rope_lengths;
     step->in.adapters = step->adapters;
     step->in.logit_rows = step->logit_rows;
+    step->in.digest = step->digest;
     step->in.kv = kv;
     const qp_status status = model_step(m, &step->in, *logits, err);
     if (step->in.n_logit_rows) *logits += (size_t)step->in.n_logit_rows * (size_t)m->shape.vocabulary;
@@ -158,11 +161,12 @@ static void undo(const seq_feed *feeds, const int64_t *before, int n) {
     for (int i = 0; i < n; i++) seq_rewind(feeds[i].seq, before[i]);
 }
 
-qp_status seq_run(const seq_feed *feeds, int n_feeds, float *logits, qp_error *err) {
+static qp_status run(const seq_feed *feeds, int n_feeds, const step_digest *digest, float *logits, qp_error *err) {
     step_rows *step = MEM_NEW(step_rows);
     int64_t *before = mem_array((size_t)n_feeds, sizeof *before);
     qp_status status = step && before ? QP_OK : err_no_memory(err, sizeof *step, "a step");
     int n = 0;
+    if (step) step->digest = digest;
     for (; status == QP_OK && n < n_feeds; n++) {
         before[n] = feeds[n].seq->chain.length;
         status = check_feed(&feeds[n], err);
@@ -172,4 +176,13 @@ qp_status seq_run(const seq_feed *feeds, int n_feeds, float *logits, qp_error *e
     mem_free(step);
     mem_free(before);
     return status;
+}
+
+qp_status seq_run(const seq_feed *feeds, int n_feeds, float *logits, qp_error *err) {
+    return run(feeds, n_feeds, NULL, logits, err);
+}
+
+qp_status seq_run_digested(const seq_feed *feeds, int n_feeds, const step_digest *digest, float *logits,
+                           qp_error *err) {
+    return run(feeds, n_feeds, digest, logits, err);
 }

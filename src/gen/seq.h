@@ -11,6 +11,7 @@ typedef struct seq_room {
     model *model;
     kv_store store;
     page_table *pages;
+    struct seq_best *best; /* seq_best.c's; NULL: not asked for yet */
 } seq_room;
 
 typedef struct seq {
@@ -51,5 +52,14 @@ typedef struct seq_feed {
  * answer's, of more as a prompt's (step.h). logits [sum of last][vocabulary]. On failure the sequences are as before.
  */
 qp_status seq_run(const seq_feed *feeds, int n_feeds, float *logits, qp_error *err);
+/* The same of one step: feeds of one token each, no more than the device takes at once. What `digest` says of their
+ * logits comes, and of these the rows that it wants. */
+qp_status seq_run_digested(const seq_feed *feeds, int n_feeds, const step_digest *digest, float *logits, qp_error *err);
+
+/* seq_best.c */
+/* Feeds ids[i] to sequences[i], of one room, and makes ids[i] the id that has the highest logit behind it; of several
+ * the lowest. At most as many as the device takes rows at once. On failure ids and sequences are as before. */
+qp_status seq_run_best(seq *const *sequences, int32_t *ids, int n, qp_error *err);
+void seq_best_close(struct seq_best *b);
 
 #endif

@@ -511,14 +511,21 @@ static void run_block(forward *f, const step_input *in, int done, float *logits)
 
 /* ---- the step behind this one ---- */
 
-/* While the device computes, the step that is expected next is written down. */
-static void write_next(forward *f, const step_input *in) {
-    if (!f->expected || in->n_logit_rows > f->dev->logit_rows || !next_step_predict(f->expected, in)) return;
+/* While the device computes, the step that is expected next is written down. False: it is not. */
+static bool write_next(forward *f, const step_input *in) {
+    if (!f->expected || in->n_logit_rows > f->dev->logit_rows || !next_step_predict(f->expected, in)) return false;
     const step_input *next = &f->expected->in;
-    if (check_positions(f, next, NULL) != QP_OK || !(f->expected->name = f->dev->ops->expect(f->dev))) return;
+    if (check_positions(f, next, NULL) != QP_OK || !(f->expected->name = f->dev->ops->expect(f->dev))) return false;
     run_layers(f, next);
     run_block(f, next, 0, NULL);
     f->dev->ops->expected(f->dev);
+    return true;
+}
+
+/* Whether it may begin with the best of each row: what this one leaves is elsewhere, and nobody asks for more. */
+static bool may_lead(const step_input *in) {
+    const step_digest *g = in->digest;
+    return g->may_lead && g->next_rows != g->rows && in->n_logit_rows <= STEP_MOST_LED;
 }
 
 /* Whether this step had been written down, layers and logits, and has begun. */
@@ -532,8 +539,11 @@ static bool has_begun(forward *f, const step_input *in) {
 /* What was asked of the rows, in the order in which it is needed. */
 static void fetch_digests(forward *f, const step_input *in, float *logits) {
     const step_digest *g = in->digest;
-    const size_t each = sizeof *g->heads + (g->wants_bodies ? sizeof *g->bodies : 0);
-    f->dev->ops->download(f->dev, g->heads_here, g->heads, (size_t)in->n_logit_rows * each);
+    const size_t n = (size_t)in->n_logit_rows;
+    if (g->wants_bodies)
+        f->dev->ops->download(f->dev, g->heads_here, g->heads, n * (sizeof *g->heads + sizeof *g->bodies));
+    else
+        f->dev->ops->digest_heads(f->dev, g->heads_here, in->n_logit_rows);
     for (int first = 0, end; first < in->n_logit_rows; first = end) {
         for (end = first; end < in->n_logit_rows && g->wants_row[end] == g->wants_row[first];) end++;
         if (g->wants_row[first]) fetch_logits(f, g->rows, logits, first, end - first);
@@ -554,7 +564,7 @@ static void digest_logits(forward *f, const step_input *in, float *logits) {
                               .heads = g->heads,
                               .bodies = g->bodies};
     f->dev->ops->digest(f->dev, &args);
-    write_next(f, in);
+    if (write_next(f, in) && may_lead(in)) f->dev->ops->lead(f->dev, f->expected->name);
     fetch_digests(f, in, logits);
 }
 

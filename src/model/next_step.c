@@ -32,7 +32,7 @@ bool next_step_predict(next_step *a, const step_input *in) {
     if (!is_decode(in)) return false;
     for (int i = 0; i < in->n_rows; i++)
         if (!go_on(a, i, in, &n_pages)) return false;
-    if (in->digest) a->digest = (step_digest){.rows = in->digest->rows};
+    if (in->digest) a->digest = (step_digest){.rows = in->digest->next_rows};
     a->in = (step_input){.n_rows = in->n_rows,
                          .ids = a->ids,
                          .n_spans = in->n_rows,

@@ -7,6 +7,7 @@
 /* Digests of the rows of logits (base/digest.h) instead of the rows. */
 typedef struct step_digest {
     float *rows, *changed; /* device memory [n_logit_rows][vocabulary]: where the rows stay, and scratch */
+    float *next_rows;      /* where those of the next step will, if it goes on with the same sequences */
     digest_head *heads;    /* device memory [n_logit_rows] */
     digest_body *bodies;   /* likewise, right behind them */
     /* Called while the device works on the layers: fills what follows. */
@@ -16,15 +17,25 @@ typedef struct step_digest {
     size_t bytes;
     bool *wants_row;          /* [n_logit_rows]: comes as a whole, too */
     bool wants_bodies;        /* some order wants more than the best */
+    bool may_lead;            /* all that is asked is the best of each row, with which the next step will go on */
     digest_head *heads_here;  /* [n_logit_rows]: what came */
     digest_body *bodies_here; /* likewise, right behind them, if wanted */
 } step_digest;
 
-enum { STEP_ANSWER_BYTES = sizeof(digest_head) + sizeof(digest_body) }; /* of a row */
+enum {
+    STEP_ANSWER_BYTES = sizeof(digest_head) + sizeof(digest_body), /* of a row */
+    STEP_MOST_LED = 4 /* rows of a step that may begin before its ids are here: then a wrong one costs little */
+};
+
+/* Rows that digests of up to n_rows have room for: of few rows those of two steps. */
+static inline size_t step_digest_rows(int n_rows) {
+    return (size_t)n_rows + (size_t)(n_rows < STEP_MOST_LED ? n_rows : STEP_MOST_LED);
+}
 
 /* Device memory of digests of up to n_rows rows: the rows, scratch, heads and bodies. */
 static inline uint64_t step_digest_bytes(int n_rows, int vocabulary) {
-    return (uint64_t)n_rows * (2 * (uint64_t)vocabulary * sizeof(float) + STEP_ANSWER_BYTES);
+    const uint64_t row = (uint64_t)vocabulary * sizeof(float), n = (uint64_t)n_rows;
+    return step_digest_rows(n_rows) * row + n * (row + STEP_ANSWER_BYTES);
 }
 
 typedef struct step_input {

@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include <dlfcn.h>
 
-enum { N = 12, WIDTH = 1 << 12, TOKENS = 1024, UNSEEN = 3 /* steps before a list is a graph */ };
+enum { N = 12, WIDTH = 1 << 12, TOKENS = 2048, UNSEEN = 3 /* steps before a list is a graph */ };
 
 static struct {
     model *m;
@@ -150,6 +150,104 @@ static void sequences_come_and_go(void **state) {
     for (int i = 0; i < 2; i++) seq_close(&s[i]);
 }
 
+/* ---- steps that begin with the likeliest ids ---- */
+
+static int led(void) { return it.c->queue.n_led; }
+
+static void step_best(seq *const *sequences, int32_t *ids, int n) {
+    qp_error err;
+    if (seq_run_best(sequences, ids, n, &err) != QP_OK) fail_msg("%s", err.text);
+}
+
+/* N greedy tokens behind a prompt; `between` what happens before each, and to its id. The logits of the last one, too,
+ * which tell whether keys and values are right. Returns how many steps had begun. */
+static int generate(int32_t out[N], float *logits, int prompt, void (*between)(seq *s, int i, int32_t *id)) {
+    static float unused[WIDTH];
+    qp_error err;
+    seq s;
+    seq *all[] = {&s};
+    seq_open(&s, &it.room);
+    feed(&s, prompt, unused);
+    const int before = led();
+    int32_t id = 7;
+    for (int i = 0; i < N; i++) {
+        if (between) between(&s, i, &id);
+        step_best(all, &id, 1);
+        out[i] = id;
+    }
+    const int n = led() - before;
+    const seq_feed f = {.seq = &s, .ids = &id, .count = 1, .last = 1};
+    if (seq_run(&f, 1, logits, &err) != QP_OK) fail_msg("%s", err.text);
+    seq_close(&s);
+    return n;
+}
+
+static void generate_unexpected(int32_t out[N], float *logits, int prompt,
+                                void (*between)(seq *s, int i, int32_t *id)) {
+    next_step *const kept = it.m->forward.expected;
+    it.m->forward.expected = NULL;
+    assert_int_equal(generate(out, logits, prompt, between), 0);
+    it.m->forward.expected = kept;
+}
+
+static void likely_another(seq *s, int i, int32_t *id) { *id = i % 3 == 2 ? id_of(i) : *id; }
+static void likely_memory(seq *s, int i, int32_t *id) { give_memory(s, i); }
+static void likely_other(seq *s, int i, int32_t *id) { compute_another(s, i); }
+static void likely_upload(seq *s, int i, int32_t *id) { submit_something(s, i); }
+static void likely_again(seq *s, int i, int32_t *id) {
+    int32_t first = *id;
+    seq *all[] = {s};
+    if (i % 4 != 3) return;
+    step_best(all, &first, 1);
+    seq_rewind(s, s->chain.length - 1);
+}
+static void likely_back(seq *s, int i, int32_t *id) {
+    if (i % 5 == 4) seq_rewind(s, s->chain.length - 2);
+}
+
+static void best_steps_have_begun(void **state) {
+    static const struct {
+        void (*between)(seq *s, int i, int32_t *id);
+        int least, most; /* steps that had begun, of N; every list of launches has been a graph by then */
+    } cases[] = {{NULL, N - 2, N - 1},  {likely_another, 4, 8}, {likely_memory, 0, 0}, {likely_other, 0, 0},
+                 {likely_upload, 0, 0}, {likely_again, 4, N},   {likely_back, 4, N}};
+    int32_t wanted[N], got[N], unused[N];
+    static float logits[2][WIDTH];
+    for (size_t i = 0; i < HARNESS_COUNT(cases); i++)
+        for (int prompt = 5; prompt < DEV_PAGE_TOKENS; prompt += DEV_PAGE_TOKENS - 10) { /* and where a page ends */
+            generate_unexpected(wanted, logits[0], prompt, cases[i].between);
+            for (int k = 0; k < 3; k++) generate(unused, logits[1], prompt, NULL);
+            const int n = generate(got, logits[1], prompt, cases[i].between);
+            if (memcmp(wanted, got, sizeof got)) fail_msg("case %zu, prompt of %d: other ids", i, prompt);
+            assert_memory_equal(logits[0], logits[1], (size_t)it.m->shape.vocabulary * sizeof(float));
+            if (n < cases[i].least - (prompt > 5) || n > cases[i].most) fail_msg("case %zu: %d had begun", i, n);
+        }
+}
+
+/* Of several sequences, until there are too many for that. */
+static void best_steps_of_several(void **state) {
+    enum { MOST = STEP_MOST_LED + 1 };
+    static float unused[WIDTH];
+    int32_t alone[MOST][N], ids[MOST];
+    seq s[MOST], *all[MOST];
+    for (int i = 0; i < MOST; i++) generate_unexpected(alone[i], unused, 3 + i, NULL);
+    for (int n = 1; n <= MOST; n++) {
+        for (int i = 0; i < n; i++) {
+            all[i] = &s[i];
+            seq_open(&s[i], &it.room);
+            feed(&s[i], 3 + i, unused);
+            ids[i] = 7;
+        }
+        const int before = led();
+        for (int k = 0; k < N; k++) {
+            step_best(all, ids, n);
+            for (int i = 0; i < n; i++) assert_int_equal(ids[i], alone[i][k]);
+        }
+        assert_in_range(led() - before, n == MOST ? 0 : N - 2 * UNSEEN, n == MOST ? 0 : N);
+        for (int i = 0; i < n; i++) seq_close(&s[i]);
+    }
+}
+
 /* Tables of more bytes than have room, and ids of another number. */
 static void what_cannot_be_is_dropped(void **state) {
     device *d = &it.c->head;
@@ -208,6 +306,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expected_steps_are_used),   cmocka_unit_test(pages_begin),
         cmocka_unit_test(other_steps_are_not),       cmocka_unit_test(sequences_come_and_go),
+        cmocka_unit_test(best_steps_have_begun),     cmocka_unit_test(best_steps_of_several),
         cmocka_unit_test(what_cannot_be_is_dropped),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

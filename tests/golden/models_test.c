@@ -105,6 +105,50 @@ static void a_batch_gives_what_each_gives_alone(void **state) {
     qp_model_close(m);
 }
 
+/* Greedy steps of several sequences give the ids of the highest logits; a step that fails leaves all as it was. */
+static void best_steps_take_the_highest(void **state) {
+    enum { N = 3, STEPS = 9, VOCABULARY = 512 };
+    const qp_model_options o = {.size = sizeof o, .threads = 2};
+    qp_model *m;
+    qp_sequence *all[N], *judge;
+    qp_error err;
+    int32_t ids[N], before[N];
+    float logits[VOCABULARY];
+    const size_t one = 1;
+    assert_int_equal(qp_model_synthesize(&m, "tiny", "bf16", 3, &o, &err), QP_OK);
+    assert_int_equal(qp_sequences_new(all, N, m, STEPS, QP_CACHE_DEFAULT, &err), QP_OK);
+    assert_int_equal(qp_sequence_new(&judge, m, STEPS, QP_CACHE_DEFAULT, &err), QP_OK);
+    for (int i = 0; i < N; i++) ids[i] = 11 + i;
+    for (int k = 0; k < STEPS; k++) {
+        memcpy(before, ids, sizeof ids);
+        assert_int_equal(qp_forward_best(all, ids, 1 + k % N, &err), QP_OK);
+        for (int i = 0; i < N; i++) {
+            if (i > k % N) {
+                assert_int_equal(ids[i], before[i]);
+            } else if (i == 0) {
+                const int32_t *const fed = before;
+                int best = 0;
+                assert_int_equal(qp_forward(&judge, &fed, &one, &one, 1, logits, &err), QP_OK);
+                for (int v = 1; v < VOCABULARY; v++) best = logits[v] > logits[best] ? v : best;
+                assert_int_equal(ids[0], best);
+            }
+        }
+    }
+    memcpy(before, ids, sizeof ids);
+    ids[1] = before[1] = VOCABULARY;
+    assert_int_equal(qp_forward_best(all, ids, N, &err), QP_BAD_ARGUMENT);
+    assert_memory_equal(ids, before, sizeof ids);
+    assert_int_equal(qp_sequence_length(all[0]), STEPS);
+    assert_int_equal(qp_sequence_length(all[1]), STEPS / N * 2);
+    assert_int_equal(qp_forward_best(all, ids, 0, &err), QP_BAD_ARGUMENT);
+    qp_sequence *const twice[] = {all[0], all[1], all[0]};
+    assert_int_equal(qp_forward_best(twice, ids, N, &err), QP_BAD_ARGUMENT);
+    assert_non_null(strstr(err.text, "sequence 3 is given twice"));
+    qp_sequence_free(judge);
+    for (int i = 0; i < N; i++) qp_sequence_free(all[i]);
+    qp_model_close(m);
+}
+
 static void take_answer(qp_job *job, int32_t *ids) {
     qp_event event;
     qp_error err;
@@ -189,9 +233,8 @@ static void wrong_requests_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_equal_the_reference),
-        cmocka_unit_test(a_batch_gives_what_each_gives_alone),
-        cmocka_unit_test(jobs_do_not_mix),
+        cmocka_unit_test(models_equal_the_reference),  cmocka_unit_test(a_batch_gives_what_each_gives_alone),
+        cmocka_unit_test(best_steps_take_the_highest), cmocka_unit_test(jobs_do_not_mix),
         cmocka_unit_test(wrong_requests_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

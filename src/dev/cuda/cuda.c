@@ -16,13 +16,12 @@
 #include <string.h>
 
 enum {
-    UPLOAD_AS_TABLE = 256 << 10,   /* so many bytes travel with a step's tables */
-    MOST_SPARE = 256 << 20,        /* left to the driver */
-    DOWNLOAD_AT_ONCE = 16 << 20,   /* through pinned memory, from where */
-    DOWNLOAD_LEAST = 1 << 20,      /* what is there is taken on while so many more come */
-    DOWNLOAD_PIECE = 256 << 10,    /* a thread takes so many at a time */
-    DOWNLOAD_DIRECTLY = 128 << 10, /* the driver's own way is as fast */
-    FEW_ROWS = 512,                /* of a step where scratch for more would take too much of the memory */
+    UPLOAD_AS_TABLE = 256 << 10, /* so many bytes travel with a step's tables */
+    MOST_SPARE = 256 << 20,      /* left to the driver */
+    DOWNLOAD_AT_ONCE = 16 << 20, /* through pinned memory: the driver's own way takes 22 us for a row of logits */
+    DOWNLOAD_LEAST = 1 << 20,    /* what is there is taken on while so many more come */
+    DOWNLOAD_PIECE = 256 << 10,  /* a thread takes so many at a time */
+    FEW_ROWS = 512,              /* of a step where scratch for more would take too much of the memory */
     FEW_LOGIT_ROWS = 32,
     LOGIT_ROWS = 128
 };
@@ -37,6 +36,8 @@ static _Thread_local const cuda_device *current;
 void cuda_lock(cuda_device *c) {
     const pthread_t self = pthread_self();
     pthread_mutex_lock(&c->lock);
+    c->was_idle = c->is_idle;
+    c->is_idle = false;
     if (current == c && c->queue.used && pthread_equal(c->last, self)) return;
     cuda_noted(c, c->drv.context_set(c->context), "cuda: the context");
     current = c;
@@ -84,7 +85,7 @@ qp_status cuda_take(cuda_device *c, void **out, size_t bytes, qp_error *err) {
 void cuda_give(cuda_device *c, void *memory) {
     if (!memory) return;
     launch_flush(c);
-    c->queue.ahead.is_there = false;
+    launch_forget_ahead(&c->queue);
     cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: waiting for the GPU");
     cuda_noted(c, c->drv.memory_give((drv_ptr)(uintptr_t)memory), "cuda: giving memory back");
 }
@@ -149,6 +150,7 @@ static void upload(device *d, void *to, const void *from, size_t bytes) {
                         (launch_shape){.x = (n + 255) / 256, .threads = 256}, &a, sizeof a);
     } else {
         launch_flush(c);
+        c->queue.ahead.is_led = false;
         if (!c->queue.ahead.is_open)
             cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to, from, bytes, c->stream), "cuda: copying to the GPU");
     }
@@ -198,15 +200,11 @@ static void fetch_parts(cuda_device *c, uint8_t *to, drv_ptr from, size_t bytes)
 }
 
 static void fetch(cuda_device *c, uint8_t *to, drv_ptr from, size_t bytes) {
-    if (bytes < DOWNLOAD_DIRECTLY) {
-        cuda_noted(c, c->drv.copy_down(to, from, bytes, c->stream), "cuda: copying from the GPU");
-        cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: the GPU has failed");
-        return;
-    }
     for (size_t done = 0; done < bytes && c->failure.code == QP_OK; done += DOWNLOAD_AT_ONCE) {
         const size_t left = bytes - done, n = left < DOWNLOAD_AT_ONCE ? left : DOWNLOAD_AT_ONCE;
         fetch_parts(c, to + done, from + done, n);
     }
+    c->is_idle = true;
 }
 
 /* Returns when the bytes are here; zeros where the step has failed, as finish will tell. */
@@ -224,7 +222,8 @@ static qp_status finish(device *d, qp_error *err) {
     cuda_device *c = cuda_of(d);
     cuda_lock(c);
     launch_flush(c);
-    if (c->failure.code == QP_OK) cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: the GPU has failed");
+    if (c->failure.code == QP_OK && !c->was_idle)
+        cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: the GPU has failed");
     const qp_status status = c->failure.code;
     if (status != QP_OK && err) *err = c->failure;
     if (!c->is_lost) c->failure = (qp_error){0};
@@ -247,6 +246,7 @@ static void shut(device *d) {
         cuda_give(c, c->lists);
         for (int i = 0; i < 2; i++) cuda_give(c, c->blocks[i]);
         cuda_mixture_close(c);
+        cuda_digest_close(c);
         if (c->pinned) c->drv.host_give(c->pinned);
         for (int i = 0; i < CUDA_ARRIVALS; i++)
             if (c->arrived[i]) c->drv.event_destroy(c->arrived[i]);
@@ -297,6 +297,8 @@ static const dev_ops ops = {
     .expect = cuda_expect,
     .expected = cuda_expected,
     .proceed = cuda_proceed,
+    .lead = cuda_lead,
+    .digest_heads = cuda_digest_heads,
     .finish = finish,
 };
 
@@ -380,6 +382,7 @@ static qp_status start(cuda_device *c, const char *library, const dev_options *o
     result = c->drv.host_take(&c->pinned, DOWNLOAD_AT_ONCE, 0);
     for (int i = 0; i < CUDA_ARRIVALS && !result; i++) result = c->drv.event_create(&c->arrived[i], DRV_EVENT_PLAIN);
     if (result) return drv_failed(&c->drv, result, "cuda: pinned memory", err);
+    ERR_TRY(cuda_digest_open(c, err));
     ERR_TRY(load_kernels(c, err));
     ERR_TRY(cuda_packed_ask(c, err));
     return launch_open(c, err);

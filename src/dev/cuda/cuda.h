@@ -12,7 +12,7 @@
 #include "base/pool.h"
 #include <pthread.h>
 
-enum { CUDA_MOST_MODULES = 32, CUDA_ARRIVALS = 8 };
+enum { CUDA_MOST_MODULES = 32, CUDA_ARRIVALS = 8, CUDA_MOST_HEADS = 128 };
 
 /* What dev_weight.packed points to. */
 typedef struct cuda_weight {
@@ -63,6 +63,8 @@ typedef struct cuda_device {
     drv_function kernels[KERNEL_COUNT];
     pthread_mutex_t lock; /* around everything that touches the stream: memory is taken while steps run */
     pthread_t last;       /* who had it */
+    bool is_idle;         /* all that was asked for has been waited for, */
+    bool was_idle;        /* and so it was when the lock was taken: then it is for its holder to say again */
     launch_queue queue;
     cuda_window window;
     qp_error failure; /* the first since finish last told; code QP_OK: none */
@@ -82,12 +84,17 @@ typedef struct cuda_device {
     cuda_waiting waiting;
     void *pinned;                     /* host memory for what is downloaded */
     drv_event arrived[CUDA_ARRIVALS]; /* recorded behind each part of it */
-    uint8_t *programs;                /* of graphs (cuda_program.c), PROGRAM_BYTES each; NULL: there are none */
-    uint8_t *program_told;            /* what their blocks tell each other: two areas */
-    size_t program_area;              /* bytes of each that may be used */
-    uint32_t *program_met;            /* where their blocks meet */
-    unsigned program_cluster;         /* blocks of a cluster, */
-    unsigned program_blocks;          /* and of all clusters that are there at once */
+    /* See cuda_digest.c. */
+    digest_head *heads;       /* host memory [CUDA_MOST_HEADS]: of the last digest, written there by the GPU */
+    int32_t *best;            /* device memory, likewise: ids for a step that is led */
+    drv_event digested;       /* recorded behind it, */
+    bool has_digested;        /* if so */
+    uint8_t *programs;        /* of graphs (cuda_program.c), PROGRAM_BYTES each; NULL: there are none */
+    uint8_t *program_told;    /* what their blocks tell each other: two areas */
+    size_t program_area;      /* bytes of each that may be used */
+    uint32_t *program_met;    /* where their blocks meet */
+    unsigned program_cluster; /* blocks of a cluster, */
+    unsigned program_blocks;  /* and of all clusters that are there at once */
     cuda_mixtures mixtures;
     cuda_waiting waiting_before, waiting_behind; /* the step that is expected; see cuda_ahead.c */
     /* See cuda_peer.c. */
@@ -144,10 +151,16 @@ void cuda_copy(device *d, const copy_args *a);
 uint64_t cuda_expect(device *d);
 void cuda_expected(device *d);
 bool cuda_proceed(device *d, uint64_t name, const int32_t *ids, int n);
+void cuda_lead(device *d, uint64_t name);
 /* An embed's: where their table is. The lock is held. */
 void cuda_note_ids(cuda_device *c, const void *ids, size_t bytes);
 /* cuda_digest.c */
+qp_status cuda_digest_open(cuda_device *c, qp_error *err);
+void cuda_digest_close(cuda_device *c);
 void cuda_digest(device *d, const digest_args *a);
+void cuda_digest_heads(device *d, digest_head *out, int n);
+/* Its heads are there once the GPU has come this far. All of it has been submitted; the lock is held. */
+void cuda_digest_done(cuda_device *c);
 /* cuda_peer.c */
 void cuda_hand_over(device *d, void *to, device *from_device, const void *from, size_t bytes);
 /* cuda_attend.c */

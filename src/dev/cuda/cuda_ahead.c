@@ -1,4 +1,5 @@
-/* cuda_ahead.c — writes down the launches of a step that is expected, while the GPU computes the one before it.
+/* cuda_ahead.c — writes down the launches of a step that is expected, while the GPU computes the one before it, and
+ * may begin it behind that one with the ids that the GPU thinks best.
  *
  * Called through the device's ops. What a step launches is the same from token to token, and writing it down and
  * finding its graph takes the host tens of microseconds in which the GPU would wait. So it is done before: into another
@@ -68,11 +69,10 @@ void cuda_note_ids(cuda_device *c, const void *ids, size_t bytes) {
     a->ids_bytes = bytes;
 }
 
-/* As they were written down, with the ids that have come. */
-static void submit(cuda_device *c, const int32_t *ids) {
+/* As they were written down. */
+static void submit(cuda_device *c) {
     launch_queue *q = &c->queue;
     const launch_ahead a = q->ahead;
-    memcpy(q->host[LAUNCH_AHEAD] + a.ids_at, ids, a.ids_bytes);
     change_lists(q);
     q->filling = LAUNCH_AHEAD;
     q->used = a.used;
@@ -80,17 +80,49 @@ static void submit(cuda_device *c, const int32_t *ids) {
     launch_submit(c, a.graph);
     close_list(q);
     c->waiting = c->waiting_behind;
-    q->n_proceeded++;
+}
+
+static bool is_clear(const cuda_device *c, uint64_t name) {
+    const launch_queue *q = &c->queue;
+    return q->ahead.name == name && !q->used && !q->table_used && !q->held.is && c->failure.code == QP_OK;
+}
+
+/* The GPU took the ids that have come. */
+static bool took(const cuda_device *c, const int32_t *ids, int n) {
+    for (int i = 0; i < n; i++)
+        if (c->heads[i].best != ids[i]) return false;
+    return true;
 }
 
 bool cuda_proceed(device *d, uint64_t name, const int32_t *ids, int n) {
     cuda_device *c = cuda_of(d);
-    const launch_queue *q = &c->queue;
+    launch_queue *q = &c->queue;
+    const launch_ahead *a = &q->ahead;
     cuda_lock(c);
-    const bool fits = q->ahead.is_there && q->ahead.name == name && !q->used && !q->table_used && !q->held.is &&
-                      c->failure.code == QP_OK && q->ahead.ids_bytes == (size_t)n * sizeof *ids;
-    if (fits) submit(c, ids);
-    if (q->ahead.name == name) c->queue.ahead.is_there = false;
+    bool fits = is_clear(c, name) && (a->is_there || a->is_led) && a->ids_bytes == (size_t)n * sizeof *ids;
+    if (fits && a->is_led) {
+        fits = took(c, ids, n);
+        q->n_led += fits;
+    } else if (fits) {
+        memcpy(q->host[LAUNCH_AHEAD] + a->ids_at, ids, a->ids_bytes);
+        submit(c);
+    }
+    q->n_proceeded += fits;
+    if (a->name == name) launch_forget_ahead(q);
     cuda_unlock(c);
     return fits;
+}
+
+/* Ids stay -1: the GPU takes what its digest leaves. What it computes so is not read where it was wrong, and lies where
+ * the step that is right will write once more. */
+void cuda_lead(device *d, uint64_t name) {
+    cuda_device *c = cuda_of(d);
+    launch_queue *q = &c->queue;
+    cuda_lock(c);
+    if (is_clear(c, name) && q->ahead.is_there && q->ahead.ids_bytes <= CUDA_MOST_HEADS * sizeof(int32_t)) {
+        cuda_digest_done(c);
+        submit(c);
+        q->ahead.is_led = true;
+    }
+    cuda_unlock(c);
 }

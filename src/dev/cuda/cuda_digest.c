@@ -1,15 +1,55 @@
 /* cuda_digest.c — digests of logits on the GPU: the launches of digest.cu.
  *
  * Called through the device's op behind the head's product; calls launch.c. All that a step asks is one table, so that
- * the launches of two steps are alike and become one graph, whatever is asked of their rows. */
+ * the launches of two steps are alike and become one graph, whatever is asked of their rows. Heads are written into the
+ * host's memory by the kernel, for whoever wants no more than them need not wait for what comes behind. */
 #include "cuda.h"
 #include "digest_kargs.h"
+#include <string.h>
 
 enum { THREADS = 256, MOST_PIECES = 64, GROUPS_OF_PIECE = 16, CHANGE_PIECES = 4 };
 
 static int pieces_of(int width) {
     const int groups = (width + DIGEST_BLOCK - 1) / DIGEST_BLOCK, n = (groups + GROUPS_OF_PIECE - 1) / GROUPS_OF_PIECE;
     return n < MOST_PIECES ? n : MOST_PIECES;
+}
+
+qp_status cuda_digest_open(cuda_device *c, qp_error *err) {
+    void *here, *best;
+    drv_result result = c->drv.host_take(&here, CUDA_MOST_HEADS * sizeof *c->heads, 0);
+    if (result) return drv_failed(&c->drv, result, "cuda: pinned memory", err);
+    c->heads = here;
+    ERR_TRY(cuda_take(c, &best, CUDA_MOST_HEADS * sizeof *c->best, err));
+    c->best = best;
+    result = c->drv.event_create(&c->digested, DRV_EVENT_PLAIN);
+    return result ? drv_failed(&c->drv, result, "cuda: an event", err) : QP_OK;
+}
+
+void cuda_digest_close(cuda_device *c) {
+    if (c->digested) c->drv.event_destroy(c->digested);
+    cuda_give(c, c->best);
+    if (c->heads) c->drv.host_give(c->heads);
+}
+
+void cuda_digest_done(cuda_device *c) {
+    c->has_digested = !cuda_noted(c, c->drv.event_record(c->digested, c->stream), "cuda: an event");
+}
+
+void cuda_digest_heads(device *d, digest_head *out, int n) {
+    cuda_device *c = cuda_of(d);
+    cuda_lock(c);
+    if (!c->has_digested) {
+        launch_flush(c);
+        cuda_digest_done(c);
+    }
+    if (c->has_digested) cuda_noted(c, c->drv.event_wait(c->digested), "cuda: the GPU has failed");
+    c->has_digested = false;
+    c->is_idle = c->failure.code == QP_OK;
+    if (c->is_idle)
+        memcpy(out, c->heads, (size_t)n * sizeof *out);
+    else
+        memset(out, 0, (size_t)n * sizeof *out);
+    cuda_unlock(c);
 }
 
 void cuda_digest(device *d, const digest_args *a) {
@@ -21,10 +61,13 @@ void cuda_digest(device *d, const digest_args *a) {
         has_masses = has_masses || a->orders[i].want != DIGEST_BEST;
     }
     cuda_lock(c);
+    c->has_digested = false;
     const k_digest_args args = {.logits = a->logits,
                                 .changed = a->changed,
                                 .orders = launch_table_of(c, a->orders, a->bytes),
                                 .heads = a->heads,
+                                .heads_here = a->n_rows <= CUDA_MOST_HEADS ? c->heads : NULL,
+                                .best = c->best,
                                 .bodies = a->bodies,
                                 .stride = a->width};
     const launch_shape wide = {.x = pieces_of(a->width), .y = a->n_rows, .threads = THREADS, .early = true};

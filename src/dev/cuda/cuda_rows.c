@@ -34,6 +34,7 @@ void cuda_embed(device *d, const embed_args *a) {
     cuda_weight_here(c, a->table);
     cuda_lock(c);
     const k_embed_args args = {.ids = launch_table_of(c, a->ids, (size_t)a->n_rows * sizeof *a->ids),
+                               .best = c->best,
                                .table = w->data,
                                .out = a->out,
                                .dim = a->table->n_in,

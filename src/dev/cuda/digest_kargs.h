@@ -9,6 +9,8 @@ typedef struct k_digest_args {
     float *changed;             /* likewise: of rows that are masked or have changes */
     const digest_order *orders; /* [rows], and behind them what they point to */
     digest_head *heads;
+    digest_head *heads_here; /* likewise, in memory of the host; NULL: there are too many rows for that */
+    int32_t *best;           /* of each of those */
     digest_body *bodies;
     int64_t stride;
 } k_digest_args;

@@ -23,7 +23,8 @@ typedef struct k_tile_args {
 /* ---- rows ---- */
 
 typedef struct k_embed_args {
-    const int32_t *ids;
+    const int32_t *ids;  /* below 0: the row's in `best` */
+    const int32_t *best; /* of the rows of the last digest */
     const void *table;
     float *out;
     int64_t dim;

@@ -267,10 +267,12 @@ static void send_tables(cuda_device *c) {
     q->filling = place ? 0 : 1;
 }
 
+void launch_forget_ahead(launch_queue *q) { q->ahead.is_there = q->ahead.is_led = false; }
+
 void launch_submit(cuda_device *c, launch_graph *known) {
     launch_queue *q = &c->queue;
     q->n_flushes++;
-    if (q->used) q->ahead.is_there = false;
+    if (q->used) launch_forget_ahead(q);
     if (q->table_used && c->failure.code == QP_OK) send_tables(c);
     if (q->used && c->failure.code == QP_OK) submit_list(c, known ? known : launch_find_graph(q));
     launch_clear(q);

@@ -156,6 +156,7 @@ typedef struct launch_shape {
 /* A step that is expected; see cuda_ahead.c. */
 typedef struct launch_ahead {
     bool is_open, is_there, is_too_much; /* is_open: what is appended belongs to it; is_there: it can be submitted */
+    bool is_led;                         /* it has been, with the best ids of the digest in front of it */
     size_t used, table_used;
     size_t ids_at, ids_bytes; /* where the ids lie among its tables */
     int filled_before;
@@ -192,7 +193,8 @@ typedef struct launch_queue {
     int n_programs;      /* made so far */
     uint8_t *other_list; /* [LAUNCH_BYTES]: of a step that is expected */
     launch_ahead ahead;
-    int n_proceeded; /* steps that were expected and came */
+    int n_proceeded; /* steps that were expected and came, */
+    int n_led;       /* and had begun by then */
 } launch_queue;
 
 qp_status launch_open(struct cuda_device *c, qp_error *err);
@@ -222,6 +224,8 @@ void launch_settle(struct cuda_device *c);
 launch_graph *launch_find_graph(launch_queue *q);
 /* Submits the list, of which `known` is the graph; NULL: that is to be found. */
 void launch_submit(struct cuda_device *c, launch_graph *known);
+/* What was written down, or begun, for a step that is expected does not hold any more. */
+void launch_forget_ahead(launch_queue *q);
 /* Waits until the place that is to be filled has been read; false: that failed. */
 bool launch_make_ready(struct cuda_device *c);
 

@@ -314,5 +314,7 @@ KERNEL k_digest_list(const k_digest_args a) {
     if (is_finite && o.want == DIGEST_DRAW) head.n_listed = list_group(body, o, row, counts);
     if (threadIdx.x >= WARP) return;
     if (is_finite) head.best = best_of(peaks, o, row, head.highest);
-    if (threadIdx.x == 0) a.heads[blockIdx.y] = head;
+    if (threadIdx.x) return;
+    a.heads[blockIdx.y] = head;
+    if (a.heads_here) a.heads_here[blockIdx.y] = head, a.best[blockIdx.y] = head.best;
 }

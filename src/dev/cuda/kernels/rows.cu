@@ -11,11 +11,11 @@
 /* Grid: [pieces of a row][rows]. */
 template <class T> static __device__ void embed(const k_embed_args &a) {
     take_turn();
-    const int64_t id = a.ids[blockIdx.y];
+    const int known = a.ids[blockIdx.y], id = known < 0 ? max(a.best[blockIdx.y], 0) : known;
     const T *table = (const T *)a.table;
     float *out = a.out + (int64_t)blockIdx.y * a.dim;
     for (int64_t i = thread_index(); i < a.dim; i += thread_count()) {
-        const int64_t at = a.is_tiled ? tile_place(id, i, a.dim) : id * a.dim + i;
+        const int64_t at = a.is_tiled ? tile_place(id, i, a.dim) : (int64_t)id * a.dim + i;
         const float x = __fmul_rn(to_float(table[at]), a.scale);
         out[i] = a.add ? __fadd_rn(out[i], x) : x;
     }
