@@ -5,10 +5,10 @@
  * attend_coded.cuh, bit for bit; only who does what differs. Four warps attend to a page, several such quads to as many
  * pages at once where there are so many, and fetch across pages: the next one is on its way while results of this one
  * are merged. A warp has room for one group: its next keys come while values are mixed, its next values while keys are
- * scored. All warps rotate heads.
+ * scored. Heads are rotated by warps that do not fetch, as far as there are such.
  *
  * What a stage needs besides the step's own heads is fetched before these are heard: the first groups, too. So the new
- * token's key and value are put where the fetched ones lie (fresh_token), not only into the page.
+ * token's key and value are put where the fetched ones lie (fresh_token), and into the page only when nobody waits.
  *
  * The tricky thing are registers: results fill half of them. So places are found where they are needed, out of numbers
  * that are read anew (thread_now, lane_now): what the compiler knows already it keeps from page to page. */
@@ -32,7 +32,8 @@ template <class CACHE> struct page_stream {
     const program_stage &stage;
     const program_item &item;
     const uint8_t *k, *v;
-    bool fetches; /* there was a group whose keys were fetched: the one in front of `group` */
+    bool fetches;  /* there was a group whose keys were fetched: the one in front of `group` */
+    bool is_clear; /* the next group to be attended to has been cleared */
     uint32_t slot;
     int page, last, group, end;
 
@@ -62,6 +63,17 @@ template <class CACHE> struct page_stream {
             group += ATTEND_WARPS;
         }
         commit_copies();
+    }
+    __device__ __forceinline__ void clear_unseen(int token) const {
+        CACHE::clear_unseen(slot + CACHE::KEYS, token, item.seen, pos());
+    }
+    /* The first group of all is there and clear. */
+    __device__ __forceinline__ void clear_first() {
+        is_clear = fetches;
+        if (!fetches) return;
+        wait_copies<0>();
+        __syncwarp();
+        clear_unseen(page * PAGE_TOKENS + (group - ATTEND_WARPS) * PAGE_GROUP);
     }
     __device__ __forceinline__ void fetch_their_values() {
         if (fetches) CACHE::fetch_values(slot + CACHE::KEYS, v + (size_t)(group - ATTEND_WARPS) * CACHE::VALUES);
@@ -224,7 +236,8 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
             s.fetch_next_keys();
             wait_copies<1>();
             __syncwarp();
-            CACHE::clear_unseen(s.slot + CACHE::KEYS, token, item.seen, s.pos());
+            if (!s.is_clear) s.clear_unseen(token);
+            s.is_clear = false;
             fresh.put_value(s.slot, token);
             CACHE::mix(h, scores, s.slot + CACHE::KEYS, token, item.seen, s.pos(), a.cap);
             __syncwarp();
@@ -244,35 +257,43 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
 template <int DIM> __device__ __forceinline__ void read_norms(const k_rope_args &a, const attend_room &r) {
     static_assert(2 * DIM <= PROGRAM_THREADS, "one for each thread");
     const int i = thread_now();
-    if (a.norm == NORM_NONE || i >= 2 * DIM) return;
+    if (i >= 2 * DIM) return;
     const float *weight = i < DIM ? a.q_norm : a.k_norm;
     r.norms[i] = weight ? __ldg(weight + i % DIM) : 1;
 }
 
-/* Query heads by warps 0 .., and where `stores` the key and the value by those behind PROGRAM_MOST_HEADS. */
+/* Whether the row's new token belongs to an item's pages. */
+__device__ __forceinline__ bool has_newest(const program_item &item) {
+    const int newest = item.span.position / PAGE_TOKENS - item.seen / PAGE_TOKENS;
+    return newest >= item.first && newest < item.behind;
+}
+
+/* Query heads are for warps 0 .. in the order of roles, the key and the value for those behind PROGRAM_MOST_HEADS. Who
+ * fetches comes last where a few warps are enough for all heads. */
+template <class CACHE> __device__ __forceinline__ int role_of_warp(int quads) {
+    const int warp = thread_now() / 32;
+    return CACHE::TOKEN_WARPS > 1 ? warp : (warp + PROGRAM_WARPS - quads * ATTEND_WARPS) % PROGRAM_WARPS;
+}
+
+/* Heads on their way from their products to where they are attended to; queries without a head are zeros. */
 template <int DIM, class CACHE>
 __device__ __forceinline__ void rotate_heads(const program_stage &s, const attend_room &r, const program_item &item,
                                              int shares) {
     const k_rope_args &a = s.is.heads.rope;
-    const k_decode_args &by = s.is.heads.attend;
-    const k_span span = item.span;
-    const int kv_head = item.kv_head;
-    const int newest = span.position / PAGE_TOKENS - item.seen / PAGE_TOKENS;
-    const bool stores = newest >= item.first && newest < item.behind;
-    const int warp = thread_now() / 32, lane = lane_now(), half = a.rot_dims / 2;
-    const int64_t row = span.row;
-    const int which = warp < PROGRAM_MOST_HEADS ? -1 : (warp - PROGRAM_MOST_HEADS) / CACHE::TOKEN_WARPS;
-    const bool is_q = warp < shares, is_k = which == 0, is_v = which == 1;
-    if (!is_q && !((is_k || is_v) && stores)) return;
+    const int role = role_of_warp<CACHE>(s.quads), lane = lane_now(), half = a.rot_dims / 2;
+    const int which = role < PROGRAM_MOST_HEADS ? -1 : (role - PROGRAM_MOST_HEADS) / CACHE::TOKEN_WARPS;
+    const bool is_q = role < CACHE::HEADS, is_k = which == 0, is_v = which == 1;
+    if (!is_q && !((is_k || is_v) && has_newest(item))) return;
+    const bool is_any = lane < DIM / 4 && (!is_q || role < shares);
+    const int64_t row = item.span.row;
     const float scale = is_q && a.q_scale ? __ldg(a.q_scale + row) : 1;
-    const int64_t page = (int64_t)a.pages[span.pages + span.position / K_PAGE] * a.kv.page_stride;
-    const int64_t kv_at = (row * a.kv.n_kv_heads + kv_head) * DIM;
-    const float *from = is_q   ? a.q + (row * a.n_heads + kv_head * shares + warp) * DIM
+    const int64_t kv_at = (row * a.kv.n_kv_heads + item.kv_head) * DIM;
+    const float *from = is_q   ? a.q + (row * a.n_heads + item.kv_head * shares + role) * DIM
                         : is_k ? a.k + kv_at
                                : a.v + kv_at;
-    float *head = r.heads + warp * DIM;
+    float *head = r.heads + role * DIM;
     float v[8];
-    hear_eight(v, from + 4 * lane, NULL, s.hears, lane < DIM / 4, false);
+    hear_eight(v, from + 4 * lane, NULL, s.hears, is_any, false);
     if (lane < DIM / 4) *(float4 *)(head + 4 * lane) = make_float4(v[0], v[1], v[2], v[3]);
     __syncwarp();
     if (!is_v) {
@@ -281,14 +302,28 @@ __device__ __forceinline__ void rotate_heads(const program_stage &s, const atten
         turn_head(head, item.angles, item.angles + half, half, a.pairs);
         if (a.norm == NORM_LAST) norm_head(head, DIM, weight, a.eps);
     }
-    if (is_q) return CACHE::put_query(r.queries, head, warp, scale, by.scale);
-    const size_t group = (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP);
-    const int slot = span.position % K_PAGE, piece = (warp - PROGRAM_MOST_HEADS) % CACHE::TOKEN_WARPS;
-    if (is_k)
-        CACHE::store_key({r.fresh, a.kv.k + page + group * CACHE::KEYS, slot, piece}, a.kv, head);
+    const int piece = (role - PROGRAM_MOST_HEADS) % CACHE::TOKEN_WARPS;
+    if (is_q)
+        CACHE::put_query(r.queries, head, role, scale, s.is.heads.attend.scale);
+    else if (is_k)
+        CACHE::keep_key(r.fresh, piece, head);
     else
-        CACHE::store_value({r.fresh + CACHE::FRESH_KEY, a.kv.v + page + group * CACHE::VALUES, slot, piece}, a.kv,
-                           head);
+        CACHE::keep_value(r.fresh + CACHE::FRESH_KEY, piece, head);
+}
+
+/* What is kept of the new token goes into its page, by the last warps: nobody waits for that. */
+template <class CACHE>
+__device__ __forceinline__ void store_token(const program_stage &s, const attend_room &r, const program_item &item) {
+    const k_rope_args &a = s.is.heads.rope;
+    const int i = (int)thread_now() / 32 - (PROGRAM_WARPS - 2 * CACHE::TOKEN_WARPS), pos = item.span.position;
+    if (i < 0 || !has_newest(item)) return;
+    const int64_t page = (int64_t)__ldg(a.pages + item.span.pages + pos / K_PAGE) * a.kv.page_stride;
+    const size_t group = (size_t)item.kv_head * (PAGE_TOKENS / PAGE_GROUP);
+    const int slot = pos % K_PAGE, piece = i % CACHE::TOKEN_WARPS;
+    if (i < CACHE::TOKEN_WARPS)
+        CACHE::store_key({r.fresh, a.kv.k + page + group * CACHE::KEYS, slot, piece});
+    else
+        CACHE::store_value({r.fresh + CACHE::FRESH_KEY, a.kv.v + page + group * CACHE::VALUES, slot, piece});
 }
 
 /* Pages of all KV heads of all spans are dealt out in that order; the pages of one KV head are done together. Makes the
@@ -350,15 +385,15 @@ __device__ __forceinline__ void attend_item(const program_stage &s, const progra
     const bool attends = (int)threadIdx.x < s.quads * ATTEND_WARPS * 32;
     page_stream<CACHE> pages{s, item};
     if (attends) start_pages(pages, r);
-    if (is_first) { /* queries without a head are the same for all */
-        const uint32_t zeros[4] = {0, 0, 0, 0};
-        if (thread_now() < CACHE::QUERIES / 16) store_shared16(r.queries + thread_now() * 16, zeros);
+    if (s.is.heads.rope.norm != NORM_NONE) {
+        read_norms<DIM>(s.is.heads.rope, r);
+        __syncthreads();
     }
-    read_norms<DIM>(s.is.heads.rope, r);
-    __syncthreads();
     if (is_first) await_turn(s);
     rotate_heads<DIM, CACHE>(s, r, item, a.n_heads / a.n_kv_heads);
+    if (attends) pages.clear_first();
     __syncthreads();
+    store_token<CACHE>(s, r, item);
     if (attends) attend_pages<DIM>(pages, r);
 }
 

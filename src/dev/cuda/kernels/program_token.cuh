@@ -12,10 +12,11 @@
 #include "program_tell.cuh"
 #include "rope.cuh"
 
-/* A warp's part of a new key or value: where it goes. */
+/* A new key or value: where it is kept, and where it goes. */
 struct token_place {
-    uint8_t *fresh, *page; /* page: of the KV head */
-    int slot, piece;       /* of the page; the warp's block */
+    const uint8_t *fresh;
+    uint8_t *page;   /* of the KV head */
+    int slot, piece; /* of the page; the warp's block */
 };
 
 /* ---- float16 ---- */
@@ -23,8 +24,8 @@ struct token_place {
 template <int DIM> struct plain_cache {
     static constexpr bool IS_ROTATED = false;
     static constexpr int KEYS = PAGE_GROUP * DIM * 2, VALUES = KEYS, TOKEN_WARPS = program_token_warps(DIM, 16);
+    static constexpr int HEADS = PROGRAM_MOST_HEADS;                                  /* of a fragment */
     static constexpr int FRESH_KEY = DIM * 2, QUERIES = program_query_bytes(DIM, 16); /* bytes */
-    typedef plain_kv<f16> kv;
     typedef head_state<DIM> state;
 
     static __device__ __forceinline__ void fetch_keys(uint32_t to, const uint8_t *k) {
@@ -89,18 +90,24 @@ template <int DIM> struct plain_cache {
         put(value_place, values, fresh, token);
     }
 
+    /* The new token's key, or its value: kept, and from there into the page. */
     static __device__ __forceinline__ void keep(uint8_t *fresh, const float *head) {
         const int lane = lane_now();
 #pragma unroll
         for (int i = 0; i < DIM; i += 32) put_float((f16 *)fresh + i + lane, head[i + lane]);
     }
-    static __device__ __forceinline__ void store_key(const token_place &at, const k_kv &as, float *head) {
-        keep(at.fresh, head);
-        kv::put_key(at.page, as, at.slot, head);
+    static __device__ __forceinline__ void keep_key(uint8_t *fresh, int, float *head) { keep(fresh, head); }
+    static __device__ __forceinline__ void keep_value(uint8_t *fresh, int, float *head) { keep(fresh, head); }
+    static __device__ __forceinline__ void store_key(const token_place &at) {
+        const int lane = lane_now();
+        uint8_t *to = at.page + at.slot / PAGE_GROUP * KEYS + at.slot % PAGE_GROUP * sizeof(f16);
+#pragma unroll
+        for (int i = 0; i < DIM; i += 32)
+            *(f16 *)(to + (i + lane) * PAGE_GROUP * sizeof(f16)) = ((const f16 *)at.fresh)[i + lane];
     }
-    static __device__ __forceinline__ void store_value(const token_place &at, const k_kv &as, float *head) {
-        keep(at.fresh, head);
-        kv::put_value(at.page, as, at.slot, head, NULL);
+    static __device__ __forceinline__ void store_value(const token_place &at) {
+        const int lane = lane_now();
+        if (lane < DIM / 4) ((uint2 *)at.page)[at.slot * (DIM / 4) + lane] = ((const uint2 *)at.fresh)[lane];
     }
 };
 
@@ -136,6 +143,7 @@ struct coded_cache : public coded_group<DIM, KEY_BITS, VALUE_BITS, HALVES> {
     typedef coded_group<DIM, KEY_BITS, VALUE_BITS, HALVES> group;
     typedef shared_queries<DIM, HALVES> heads;
     static constexpr bool IS_ROTATED = true;
+    static constexpr int HEADS = 4 * HALVES;
     static constexpr int TOKEN_WARPS = program_token_warps(DIM, KEY_BITS);
     static constexpr int FRESH_BLOCK = coded_value_block(KEY_BITS), FRESH_KEY = DIM / 32 * FRESH_BLOCK;
     static constexpr int QUERIES = program_query_bytes(DIM, KEY_BITS); /* of two halves */
@@ -198,28 +206,31 @@ struct coded_cache : public coded_group<DIM, KEY_BITS, VALUE_BITS, HALVES> {
         __syncwarp();
     }
 
-    /* The warp's block of the head, coded, to where it is kept. */
-    template <int BITS> static __device__ __forceinline__ uint8_t *keep(const token_place &at, const float *head) {
-        uint8_t *block = at.fresh + at.piece * coded_value_block(BITS);
+    /* Block `piece` of the head, coded, to where it is kept, and from there into the page. */
+    template <int BITS> static __device__ __forceinline__ void keep(uint8_t *fresh, int piece, float *head) {
+        rotate_head<DIM>(head, 1, 1 / sqrtf((float)DIM));
+        uint8_t *block = fresh + piece * coded_value_block(BITS);
         const int lane = lane_now();
         int code;
-        const f16 scale = quantise<BITS>(&code, head[at.piece * 32 + lane]);
+        const f16 scale = quantise<BITS>(&code, head[piece * 32 + lane]);
         if (lane == 0) *(f16 *)block = scale;
         put_code<BITS>(block + 2, 1, code);
-        __syncwarp();
-        return block;
     }
-    static __device__ __forceinline__ void store_key(const token_place &at, const k_kv &, float *head) {
-        rotate_head<DIM>(head, 1, 1 / sqrtf((float)DIM));
-        const uint8_t *block = keep<KEY_BITS>(at, head);
+    static __device__ __forceinline__ void keep_key(uint8_t *fresh, int piece, float *head) {
+        keep<KEY_BITS>(fresh, piece, head);
+    }
+    static __device__ __forceinline__ void keep_value(uint8_t *fresh, int piece, float *head) {
+        keep<VALUE_BITS>(fresh, piece, head);
+    }
+    static __device__ __forceinline__ void store_key(const token_place &at) {
+        const uint8_t *block = at.fresh + at.piece * FRESH_BLOCK;
         const int lane = lane_now(), token = at.slot % PAGE_GROUP;
         uint8_t *to = at.page + at.slot / PAGE_GROUP * group::KEYS + at.piece * group::KEY_BLOCK;
         if (lane < 4 * KEY_BITS) to[2 * PAGE_GROUP + lane * PAGE_GROUP + token] = block[2 + lane];
         if (lane == 0) ((f16 *)to)[token] = *(const f16 *)block;
     }
-    static __device__ __forceinline__ void store_value(const token_place &at, const k_kv &, float *head) {
-        rotate_head<DIM>(head, 1, 1 / sqrtf((float)DIM));
-        const uint8_t *block = keep<VALUE_BITS>(at, head);
+    static __device__ __forceinline__ void store_value(const token_place &at) {
+        const uint8_t *block = at.fresh + at.piece * group::VALUE_BLOCK;
         const int lane = lane_now();
         uint8_t *to = at.page + at.slot * group::ROW + at.piece * group::VALUE_BLOCK;
         if (lane < group::VALUE_BLOCK / 2) ((uint16_t *)to)[lane] = ((const uint16_t *)block)[lane];
