@@ -121,50 +121,75 @@ __device__ __forceinline__ void leave_part_of(const program_stage &stage, const 
     }
 }
 
-/* Element d of head n of the only page: what merged_value makes of one. */
+/* ---- the only page: merged by the whole block ---- */
+
+/* Threads in the order in which they merge: who attends comes last. */
+__device__ __forceinline__ int merging_thread() {
+    return ((int)thread_now() + PROGRAM_THREADS - ATTEND_WARPS * 32) % PROGRAM_THREADS;
+}
+
+__device__ __forceinline__ float sink_of(const k_decode_args &a, int head) {
+    return a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
+}
+
+/* Element d of head n of the page: what merged_value makes of one. */
 template <int DIM>
-__device__ __forceinline__ float end_page(const k_decode_args &a, const float *found, int head, int heads, int n,
-                                          int d) {
+__device__ __forceinline__ float end_page(const k_decode_args &a, const float *found, int heads, int n, int d,
+                                          float sink) {
     float max, total;
     const float o = merge_warps<DIM>(&max, &total, found, heads, n, d);
-    const float sink = a.sinks ? __ldg(a.sinks + head + n) * 1.44269504f : -INFINITY, m = fmaxf(sink, max);
-    const float k = exp2_fast(max - m);
+    const float m = fmaxf(sink, max), k = exp2_fast(max - m);
     float sum = fmaf(k, total, 0);
     if (a.sinks) sum += exp2_fast(sink - m);
     return fmaf(k, o, 0) / sum;
 }
 
-/* The only page's result. */
-template <int DIM, class CACHE>
-__device__ __forceinline__ void leave_whole(const program_stage &stage, const float *found, int row, int head,
-                                            int heads) {
-    const k_decode_args &a = stage.is.heads.attend;
-    const int thread = thread_now() % (ATTEND_WARPS * 32);
-    if constexpr (CACHE::IS_ROTATED) {
-        for (int n = thread / 32; n < heads; n += ATTEND_WARPS) {
-            const head_places places(stage, row, head + n, DIM);
-            float x[4];
+/* Elements of all heads; a thread has few. Their places and sinks are known before the warps that attend have met. */
+template <int DIM>
+__device__ __forceinline__ void end_elements(const program_stage &s, const float *found, int row, int head, int heads) {
+    constexpr int EACH = PROGRAM_MOST_HEADS * DIM / PROGRAM_THREADS;
+    const k_decode_args &a = s.is.heads.attend;
+    int places[EACH];
+    float sinks[EACH];
 #pragma unroll
-            for (int i = 0; i < 4; i++) x[i] = end_page<DIM>(a, found, head, heads, n, thread % (DIM / 4) * 4 + i);
-            leave_rotated(stage, x, row, head + n, DIM, places);
-        }
-    } else {
-        for (int i = thread; i < heads * DIM; i += ATTEND_WARPS * 32) {
-            const int n = i / DIM, d = i % DIM;
-            const int64_t place = find_place(stage, row, (head + n) * DIM + d);
-            leave_result(stage, PROGRAM_FOUND, a.out, ((int64_t)row * a.n_heads + head + n) * DIM + d, place,
-                         end_page<DIM>(a, found, head, heads, n, d));
-        }
+    for (int i = 0; i < EACH; i++) {
+        const int at = min(merging_thread() + i * PROGRAM_THREADS, heads * DIM - 1);
+        places[i] = (int)find_place(s, row, head * DIM + at), sinks[i] = sink_of(a, head + at / DIM);
+        find_now(places[i]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int at = merging_thread() + i * PROGRAM_THREADS;
+        if (at < heads * DIM)
+            leave_result(s, PROGRAM_FOUND, a.out, ((int64_t)row * a.n_heads + head) * DIM + at, places[i],
+                         end_page<DIM>(a, found, heads, at / DIM, at % DIM, sinks[i]));
     }
 }
 
+/* Likewise a warp for each head, whose result is rotated back. */
+template <int DIM>
+__device__ __forceinline__ void end_heads(const program_stage &s, const float *found, int row, int head, int heads) {
+    static_assert(PROGRAM_MOST_HEADS <= PROGRAM_WARPS, "each has one");
+    const k_decode_args &a = s.is.heads.attend;
+    const int n = merging_thread() / 32, of = min(n, heads - 1);
+    const head_places places(s, row, head + of, DIM);
+    const float sink = sink_of(a, head + of);
+    __syncthreads();
+    if (n >= heads) return;
+    float x[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = end_page<DIM>(a, found, heads, n, lane_now() % (DIM / 4) * 4 + i, sink);
+    leave_rotated(s, x, row, head + n, DIM, places);
+}
+
 template <int DIM, class CACHE>
-__device__ __forceinline__ void leave_page(const program_stage &stage, const float *found, int span, int row, int head,
-                                           int heads, int split) {
-    if (stage.is.heads.attend.n_splits == 1)
-        leave_whole<DIM, CACHE>(stage, found, row, head, heads);
+__device__ __forceinline__ void end_only_page(const program_stage &s, const float *found, int row, int head,
+                                              int heads) {
+    if constexpr (CACHE::IS_ROTATED)
+        end_heads<DIM>(s, found, row, head, heads);
     else
-        leave_part_of<DIM>(stage, found, span, head, heads, split);
+        end_elements<DIM>(s, found, row, head, heads);
 }
 
 struct attend_room {
@@ -214,7 +239,7 @@ template <class CACHE> __device__ __forceinline__ void start_pages(page_stream<C
     s.fetch_their_values();
 }
 
-/* The same pages, as far as start_pages has not come. */
+/* The same pages, as far as start_pages has not come. What was found in the only page is left to the block. */
 template <int DIM, class CACHE>
 __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend_room &r) {
     const program_stage &stage = s.stage;
@@ -244,11 +269,12 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
             s.fetch_their_values();
         }
         float *found = r.found + quad_of_warp() * ATTEND_WARPS * shares * (DIM + 2);
-        meet_quad(); /* what was found in the page before has been merged */
+        const bool is_only = a.n_splits == 1;
+        if (!is_only) meet_quad(); /* what was found in the page before has been merged */
         CACHE::leave(h, found, thread_now() / 32 % ATTEND_WARPS, shares);
+        if (is_only) break;
         meet_quad();
-        leave_page<DIM, CACHE>(stage, found, item.index, item.span.row, item.kv_head * shares, shares,
-                               page - item.seen / PAGE_TOKENS);
+        leave_part_of<DIM>(stage, found, item.index, item.kv_head * shares, shares, page - item.seen / PAGE_TOKENS);
     }
     wait_copies<0>();
 }
@@ -381,6 +407,7 @@ __device__ __forceinline__ void plan_block(const program_stage &s) {
 template <int DIM, class CACHE>
 __device__ __forceinline__ void attend_item(const program_stage &s, const program_item &item, bool is_first) {
     const k_decode_args &a = s.is.heads.attend;
+    const int shares = a.n_heads / a.n_kv_heads;
     const attend_room r = find_room<DIM, CACHE>(s.quads);
     const bool attends = (int)threadIdx.x < s.quads * ATTEND_WARPS * 32;
     page_stream<CACHE> pages{s, item};
@@ -390,11 +417,12 @@ __device__ __forceinline__ void attend_item(const program_stage &s, const progra
         __syncthreads();
     }
     if (is_first) await_turn(s);
-    rotate_heads<DIM, CACHE>(s, r, item, a.n_heads / a.n_kv_heads);
+    rotate_heads<DIM, CACHE>(s, r, item, shares);
     if (attends) pages.clear_first();
     __syncthreads();
     store_token<CACHE>(s, r, item);
     if (attends) attend_pages<DIM>(pages, r);
+    if (a.n_splits == 1) end_only_page<DIM, CACHE>(s, r.found, item.span.row, item.kv_head * shares, shares);
 }
 
 /* What of layers' attention does not change from one to the next is planned once: a block's first two items. */
