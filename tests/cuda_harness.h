@@ -30,6 +30,9 @@ static inline dev_options cuda_test_options(int workers, bool exact) {
     return (dev_options){.threads = workers, .exact = exact};
 }
 
+/* Memory that a device takes when it is opened, besides what is planned: its queue's tables, ids of a digest. */
+enum { CUDA_OPEN_BYTES = (4 << 20) + 512 };
+
 static inline bool cuda_has_gpu(void) {
     device *d;
     qp_error why;

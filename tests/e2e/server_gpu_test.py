@@ -104,7 +104,7 @@ class IsLost(Case):
         answer = b""
         while b"data: {" not in answer:
             answer += stream.recv(65536)
-        self.fail_from_now("cuStreamSynchronize", 0, ILLEGAL_ADDRESS)
+        self.fail_from_now("cuEventSynchronize", 0, ILLEGAL_ADDRESS)
         while True:
             more = stream.recv(65536)
             if not more or b"[DONE]" in answer:

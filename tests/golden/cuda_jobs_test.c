@@ -55,9 +55,8 @@ static void the_plan_is_kept(void **state) {
         qp_error err;
         emulator.memory((size_t)1 << 30);
         if (model_synthesize(&m, "tiny", formats[i / 2], 7, &o, &err) != QP_OK) fail_msg("%s", err.text);
-        const uint64_t planned = m->memory[0].weights + m->memory[0].scratch,
-                       open = (size_t)4 << 20; /* the queue's tables */
-        if (emulator.most_taken() > planned + open || emulator.most_taken() < planned / 10 * 9)
+        const uint64_t planned = m->memory[0].weights + m->memory[0].scratch;
+        if (emulator.most_taken() > planned + CUDA_OPEN_BYTES || emulator.most_taken() < planned / 10 * 9)
             fail_msg("%s: %zu bytes taken, %llu planned", formats[i / 2], emulator.most_taken(),
                      (unsigned long long)planned);
         model_close(m);

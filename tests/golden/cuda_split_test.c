@@ -88,7 +88,6 @@ static model_options options_of(const char *split) {
 
 static void each_gpu_keeps_its_plan(void **state) {
     if (!emulator.library) HARNESS_SKIP("a GPU's driver does not say what was taken");
-    const uint64_t open = (size_t)4 << 20; /* the queue's tables */
     const model_options o = options_of("1L,1L");
     model *m;
     qp_error err;
@@ -98,7 +97,7 @@ static void each_gpu_keeps_its_plan(void **state) {
     assert_true(m->memory[1].weights > m->memory[0].weights); /* the table is tied, so it lies with the head */
     for (int i = 0; i < 2; i++) {
         const uint64_t planned = m->memory[i].weights + m->memory[i].scratch;
-        if (emulator.most_taken_of(i) > planned + open || emulator.most_taken_of(i) < planned / 10 * 9)
+        if (emulator.most_taken_of(i) > planned + CUDA_OPEN_BYTES || emulator.most_taken_of(i) < planned / 10 * 9)
             fail_msg("GPU %d: %zu bytes taken, %llu planned", i, emulator.most_taken_of(i),
                      (unsigned long long)planned);
     }
