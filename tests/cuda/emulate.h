@@ -105,6 +105,16 @@ template <class T> static inline T __ldg(const T *p) { return *emulate_aligned(p
 template <class T> static inline T __ldcg(const T *p) { return *emulate_aligned(p); }
 template <class T> static inline void __stcg(T *p, T v) { *const_cast<T *>(emulate_aligned(p)) = v; }
 static inline uint32_t atomicAdd(uint32_t *to, uint32_t n) { return (*to += n) - n; }
+static inline unsigned long long atomicMax(unsigned long long *to, unsigned long long v) {
+    const unsigned long long before = *to;
+    if (v > before) *to = v;
+    return before;
+}
+static inline unsigned long long atomicExch(unsigned long long *to, unsigned long long v) {
+    const unsigned long long before = *to;
+    return *to = v, before;
+}
+static inline void __threadfence() {}
 static inline void add_release(uint32_t *to) { ++*to; }
 /* Others go on first. */
 uint32_t load_acquire(const uint32_t *from);

@@ -50,6 +50,13 @@ typedef struct cuda_waiting {
     bool has_sizes;
 } cuda_waiting;
 
+/* A digest of one row that asks for nothing but the best of its first n; n = 0: there is none. */
+typedef struct cuda_greedy {
+    int32_t n;
+    const float *logits;
+    digest_head *heads;
+} cuda_greedy;
+
 typedef struct cuda_device {
     device head; /* first: a device * is a cuda_device * */
     qp_log log;
@@ -85,10 +92,13 @@ typedef struct cuda_device {
     void *pinned;                     /* host memory for what is downloaded */
     drv_event arrived[CUDA_ARRIVALS]; /* recorded behind each part of it */
     /* See cuda_digest.c. */
-    digest_head *heads;       /* host memory [CUDA_MOST_HEADS]: of the last digest, written there by the GPU */
-    int32_t *best;            /* device memory, likewise: ids for a step that is led */
-    drv_event digested;       /* recorded behind it, */
-    bool has_digested;        /* if so */
+    digest_head *heads; /* host memory [2][CUDA_MOST_HEADS], written there by the GPU: of the last digest */
+    int heads_at;       /* in these, and of what follows it in the others */
+    int32_t *best;      /* device memory, likewise: ids for a step that is led */
+    drv_event digested; /* recorded behind it, */
+    bool has_digested;  /* if so */
+    /* The last digest, if all that it asked was the best of one row; what the last list's program finds by itself. */
+    cuda_greedy greedy, made;
     uint8_t *programs;        /* of graphs (cuda_program.c), PROGRAM_BYTES each; NULL: there are none */
     uint8_t *program_told;    /* what their blocks tell each other: two areas */
     size_t program_area;      /* bytes of each that may be used */
@@ -155,6 +165,7 @@ void cuda_lead(device *d, uint64_t name);
 /* An embed's: where their table is. The lock is held. */
 void cuda_note_ids(cuda_device *c, const void *ids, size_t bytes);
 /* cuda_digest.c */
+static inline digest_head *cuda_heads(const cuda_device *c) { return c->heads + c->heads_at * CUDA_MOST_HEADS; }
 qp_status cuda_digest_open(cuda_device *c, qp_error *err);
 void cuda_digest_close(cuda_device *c);
 void cuda_digest(device *d, const digest_args *a);

@@ -20,8 +20,8 @@ static void change_lists(launch_queue *q) {
 
 static void open_list(launch_queue *q) {
     change_lists(q);
-    q->ahead = (launch_ahead){.filled_before = q->filling, .name = q->ahead.name + 1};
-    q->filling = LAUNCH_AHEAD;
+    q->ahead = (launch_ahead){.filled_before = q->filling, .place = q->ahead.place, .name = q->ahead.name + 1};
+    q->filling = LAUNCH_AHEAD + q->ahead.place;
 }
 
 static void close_list(launch_queue *q) {
@@ -53,7 +53,7 @@ void cuda_expected(device *d) {
     a->used = q->used;
     a->table_used = q->table_used;
     a->graph = launch_find_graph(q);
-    a->is_there = !a->is_too_much && a->ids_bytes && a->graph && a->graph->exec && c->failure.code == QP_OK;
+    a->is_there = !a->is_too_much && a->ids_bytes && a->graph && launch_is_made(a->graph) && c->failure.code == QP_OK;
     a->is_open = false;
     launch_clear(q);
     close_list(q);
@@ -69,12 +69,13 @@ void cuda_note_ids(cuda_device *c, const void *ids, size_t bytes) {
     a->ids_bytes = bytes;
 }
 
-/* As they were written down. */
+/* As they were written down. The next ones get the other place: this one is in use as long as the step. */
 static void submit(cuda_device *c) {
     launch_queue *q = &c->queue;
     const launch_ahead a = q->ahead;
     change_lists(q);
-    q->filling = LAUNCH_AHEAD;
+    q->filling = LAUNCH_AHEAD + a.place;
+    q->ahead.place = !a.place;
     q->used = a.used;
     q->table_used = a.table_used;
     launch_submit(c, a.graph);
@@ -90,7 +91,7 @@ static bool is_clear(const cuda_device *c, uint64_t name) {
 /* The GPU took the ids that have come. */
 static bool took(const cuda_device *c, const int32_t *ids, int n) {
     for (int i = 0; i < n; i++)
-        if (c->heads[i].best != ids[i]) return false;
+        if (cuda_heads(c)[i].best != ids[i]) return false;
     return true;
 }
 
@@ -104,7 +105,7 @@ bool cuda_proceed(device *d, uint64_t name, const int32_t *ids, int n) {
         fits = took(c, ids, n);
         q->n_led += fits;
     } else if (fits) {
-        memcpy(q->host[LAUNCH_AHEAD] + a->ids_at, ids, a->ids_bytes);
+        memcpy(q->host[LAUNCH_AHEAD + a->place] + a->ids_at, ids, a->ids_bytes);
         submit(c);
     }
     q->n_proceeded += fits;

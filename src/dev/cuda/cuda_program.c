@@ -426,6 +426,28 @@ static const float *take_gate(maker *m, int first, program_stage *last) {
     return gate->gate;
 }
 
+/* The rows that the first layer reads, if they are embedded right before it. */
+static bool take_embed(maker *m) {
+    static const kernel_id kernels[] = {
+        [PROGRAM_F32] = KERNEL_k_embed_f32, [PROGRAM_F16] = KERNEL_k_embed_f16, [PROGRAM_BF16] = KERNEL_k_embed_bf16};
+    const launch_head *head = peek(m);
+    const int n_rows = (int)head->grid[1];
+    const k_embed_args *a = NULL;
+    int type = 0;
+    for (; type < (int)(sizeof kernels / sizeof *kernels); type++)
+        if ((a = take(m, kernels[type]))) break;
+    if (!a || a->add || n_rows > PROGRAM_ROWS) return false;
+    program_stage *s = add_stage(m, PROGRAM_EMBED);
+    if (!s) return false;
+    m->n_rows = n_rows;
+    s->is.embed.of = *a;
+    s->is.embed.type = type;
+    s->is.embed.n_rows = n_rows;
+    s->told[0] = tell(m, a->out, n_rows * a->dim, a->dim, false);
+    if (s->told[0]) s->is.embed.of.out = NULL; /* the layers leave their own there */
+    return true;
+}
+
 static bool take_layer(maker *m) {
     program_stage *last;
     int first = m->n_stages;
@@ -480,11 +502,15 @@ static bool only_logits_follow(const maker *m) {
     return true;
 }
 
-/* The norm of the picked rows and their logits. */
-static void take_head(maker *m) {
+/* The norm of the picked rows and their logits. Those of one row, if that is all there is, are looked through here. */
+static void take_head(maker *m, k_program_args *a) {
     const maker before = *m;
     const k_norm_args *norm = take_norm(m);
-    if (!norm || !take_product(m, norm->out, norm) || !only_logits_follow(m)) *m = before;
+    const program_stage *s = norm ? take_product(m, norm->out, norm) : NULL;
+    if (!s || !only_logits_follow(m))
+        *m = before;
+    else if (m->n_rows == 1 && s->is.product.n_parts == 1 && m->at == m->end)
+        a->logits = s->is.product.parts[0].out;
 }
 
 /* Stages that wait know how often blocks meet until they begin. */
@@ -547,14 +573,17 @@ static void replace(cuda_device *c, uint8_t *from, const maker *m, const k_progr
 static void shorten(cuda_device *c, int slot, maker *m) {
     uint8_t *first = c->queue.list;
     while (m->at < m->end) {
+        const maker before = *m;
         first = c->queue.list + (m->at - c->queue.list); /* the same place, to be written */
+        if (!take_embed(m)) *m = before;
         if (take_layers(m)) break;
+        *m = before;
         m->at += launch_bytes(peek(m));
     }
     k_program_args a = {0};
     size_t shared_bytes;
     if (!m->n_stages || !ends_well(m)) return;
-    take_head(m);
+    take_head(m, &a);
     leave_last(m);
     count_meetings(m);
     if (fit(m, &a, &shared_bytes) && send(c, slot, m, &a)) replace(c, first, m, &a, shared_bytes);
@@ -568,6 +597,25 @@ void cuda_program_shorten(cuda_device *c, int slot) {
     if (m.stages && m.streams) shorten(c, slot, &m); /* without memory it stays as it is */
     mem_free(m.stages);
     mem_free(m.streams);
+}
+
+static void dress(cuda_device *c, k_program_args *a) {
+    a->n_best = a->logits ? c->greedy.n : 0;
+    if (!a->n_best) return;
+    c->made = c->greedy;
+    c->made.logits = a->logits;
+    a->heads = c->greedy.heads;
+    a->heads_here = c->heads + !c->heads_at * CUDA_MOST_HEADS;
+    a->best = c->best;
+}
+
+void cuda_program_dress(cuda_device *c, uint8_t *list, size_t bytes) {
+    for (uint8_t *at = list; at < list + bytes;) {
+        const launch_head *head = (const launch_head *)(const void *)at;
+        if (head->kernel == KERNEL_k_program_plain || head->kernel == KERNEL_k_program_plain_coded)
+            dress(c, (k_program_args *)(void *)(at + sizeof *head));
+        at += launch_bytes(head);
+    }
 }
 
 /* ---- life ---- */

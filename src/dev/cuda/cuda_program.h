@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include <stddef.h>
+#include <stdint.h>
 
 struct cuda_device;
 
@@ -17,5 +18,7 @@ void cuda_program_close(struct cuda_device *c);
 /* Puts a program in place of the launches that it does, in the queue's list. It takes the place of program `slot`; what
  * still runs of that one ends first. */
 void cuda_program_shorten(struct cuda_device *c, int slot);
+/* Tells the programs of a list that a program has shortened what is known only when they are launched. */
+void cuda_program_dress(struct cuda_device *c, uint8_t *list, size_t bytes);
 
 #endif

@@ -72,6 +72,13 @@ typedef struct k_limit_args {
 } k_limit_args;
 
 /* Blocks of `bytes`, `stride` apart. */
+/* A step's tables, out of the host's memory: pieces of 16 bytes, a thread for each. */
+typedef struct k_fetch_args {
+    void *to;
+    const void *from;
+    int64_t bytes;
+} k_fetch_args;
+
 typedef struct k_copy_args {
     void *to;
     const void *from;

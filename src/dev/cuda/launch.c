@@ -4,8 +4,8 @@
  * every step, so that what changes from token to token (ids, positions, pages) changes tables and not launches. A list
  * that is seen for the second time becomes a graph; the least recently used one makes room.
  *
- * The tricky thing is when memory may be written again: the tables' device memory is written by copies in the same
- * stream as the kernels that read it, so it is always free; their pinned copy on the host waits for an event. */
+ * The tricky thing is when memory may be written again: the tables' device memory is written in the same stream as the
+ * kernels that read it, so it is always free; their pinned copy on the host waits for an event. */
 #include "cuda.h"
 #include "cuda_program.h"
 #include "base/log.h"
@@ -20,7 +20,14 @@ static const char *const names[KERNEL_COUNT] = {
 
 const char *launch_kernel_name(kernel_id kernel) { return names[kernel]; }
 
-enum { ALIGN = 16, GRAPH_LAUNCHES = 16 }; /* fewer launches are no graph */
+enum {
+    ALIGN = 16,
+    GRAPH_LAUNCHES = 16, /* fewer launches are no graph */
+    FEW_LAUNCHES =
+        8, /* that a program has left: each begins while the one in front of it ends, which a graph's do not */
+    SMALL_TABLES = 8 << 10, /* fetched by a kernel: between two of them a copy costs 10 us, whatever it copies */
+    TABLE_THREADS = SMALL_TABLES / 16,
+};
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
 
@@ -29,8 +36,8 @@ static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) & ~(size_t)(ALI
 qp_status launch_open(cuda_device *c, qp_error *err) {
     launch_queue *q = &c->queue;
     void *tables;
-    q->list = mem_array(1, LAUNCH_BYTES);
-    q->other_list = mem_array(1, LAUNCH_BYTES);
+    q->list = mem_array(1, LAUNCH_BYTES + LAUNCH_ARGS_BYTES);
+    q->other_list = mem_array(1, LAUNCH_BYTES + LAUNCH_ARGS_BYTES);
     if (!q->list || !q->other_list) return err_no_memory(err, LAUNCH_BYTES, "the list of a step's launches");
     ERR_TRY(cuda_take(c, &tables, LAUNCH_TABLE_BYTES, err));
     q->tables = tables;
@@ -47,6 +54,7 @@ qp_status launch_open(cuda_device *c, qp_error *err) {
 
 static void forget(cuda_device *c, launch_graph *g) {
     if (g->exec) c->drv.graph_exec_free(g->exec);
+    mem_free(g->few);
     mem_free(g->list);
     *g = (launch_graph){0};
 }
@@ -194,12 +202,22 @@ static void launch_one(cuda_device *c, const launch_head *head, void *args) {
 }
 
 /* Returns how many there were. */
-static int launch_all(cuda_device *c) {
+static int launch_all(cuda_device *c, uint8_t *list, size_t bytes) {
     int n = 0;
-    for (size_t at = 0; at < c->queue.used && c->failure.code == QP_OK; n++) {
+    for (size_t at = 0; at < bytes && c->failure.code == QP_OK; n++) {
         launch_head head;
-        memcpy(&head, c->queue.list + at, sizeof head);
-        launch_one(c, &head, c->queue.list + at + sizeof head);
+        memcpy(&head, list + at, sizeof head);
+        launch_one(c, &head, list + at + sizeof head);
+        at += sizeof head + aligned(head.arg_bytes);
+    }
+    return n;
+}
+
+static int count_launches(const uint8_t *list, size_t bytes) {
+    int n = 0;
+    for (size_t at = 0; at < bytes; n++) {
+        launch_head head;
+        memcpy(&head, list + at, sizeof head);
         at += sizeof head + aligned(head.arg_bytes);
     }
     return n;
@@ -230,24 +248,38 @@ static void remember(cuda_device *c) {
     oldest->last_used = q->n_flushes;
 }
 
-/* Makes a graph of the list by launching it, or what a program leaves of it, into a capture. */
+/* Makes a graph of the list by launching it into a capture. */
 static void capture(cuda_device *c, launch_graph *g) {
     drv_graph graph = NULL;
-    cuda_program_shorten(c, (int)(g - c->queue.graphs));
     if (cuda_noted(c, c->drv.capture_begin(c->stream, DRV_CAPTURE_RELAXED), "cuda: a graph")) return;
-    launch_all(c);
+    launch_all(c, c->queue.list, c->queue.used);
     if (cuda_noted(c, c->drv.capture_end(c->stream, &graph), "cuda: a graph")) return;
     cuda_noted(c, c->drv.graph_make(&g->exec, graph, 0), "cuda: a graph");
     c->drv.graph_free(graph);
+}
+
+/* What a program leaves of the list is kept where it is little, else it is made a graph. */
+static void make(cuda_device *c, launch_graph *g) {
+    launch_queue *q = &c->queue;
+    cuda_program_shorten(c, (int)(g - q->graphs));
+    if (count_launches(q->list, q->used) <= FEW_LAUNCHES &&
+        (g->few = mem_copy(q->list, q->used + LAUNCH_ARGS_BYTES, 1)))
+        g->few_bytes = q->used;
+    else
+        capture(c, g);
 }
 
 static void submit_list(cuda_device *c, launch_graph *g) {
     launch_queue *q = &c->queue;
     if (g) {
         g->last_used = q->n_flushes;
-        if (!g->exec) capture(c, g);
-        if (g->exec) cuda_noted(c, c->drv.graph_launch(g->exec, c->stream), "cuda: a graph does not start");
-    } else if (launch_all(c) >= GRAPH_LAUNCHES) {
+        if (!launch_is_made(g)) make(c, g);
+        if (g->few) {
+            cuda_program_dress(c, g->few, g->few_bytes);
+            launch_all(c, g->few, g->few_bytes);
+        } else if (g->exec)
+            cuda_noted(c, c->drv.graph_launch(g->exec, c->stream), "cuda: a graph does not start");
+    } else if (launch_all(c, q->list, q->used) >= GRAPH_LAUNCHES) {
         remember(c);
     }
 }
@@ -257,12 +289,30 @@ void launch_clear(launch_queue *q) {
     q->n_recent = 0;
 }
 
+/* Tables of a few rows are fetched by a kernel, which asks for them while the one in front of it ends. */
+static void fetch_tables(cuda_device *c, const uint8_t *from) {
+    const k_fetch_args args = {.to = c->queue.tables, .from = from, .bytes = (int64_t)c->queue.table_used};
+    const launch_head head = {
+        .kernel = KERNEL_k_fetch, .threads = TABLE_THREADS, .grid = {1, 1, 1}, .early = c->gpu.major >= 9};
+    memcpy(c->queue.held.args, &args, sizeof args); /* nothing is held: all has been appended */
+    launch_one(c, &head, c->queue.held.args);
+}
+
 static void send_tables(cuda_device *c) {
     launch_queue *q = &c->queue;
+    if (q->table_used <= SMALL_TABLES)
+        fetch_tables(c, q->host[q->filling]);
+    else
+        cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)q->tables, q->host[q->filling], q->table_used, c->stream),
+                   "cuda: copying a step's tables");
+}
+
+/* The place's tables may be written again behind what has been submitted. (An event right behind them would keep the
+ * launches from following so closely.) */
+static void leave_place(cuda_device *c) {
+    launch_queue *q = &c->queue;
     const int place = q->filling;
-    const drv_result result = c->drv.copy_up((drv_ptr)(uintptr_t)q->tables, q->host[place], q->table_used, c->stream);
-    if (!cuda_noted(c, result, "cuda: copying a step's tables") &&
-        !cuda_noted(c, c->drv.event_record(q->gone[place], c->stream), "cuda: an event"))
+    if (!cuda_noted(c, c->drv.event_record(q->gone[place], c->stream), "cuda: an event"))
         q->is_travelling[place] = true;
     q->filling = place ? 0 : 1;
 }
@@ -272,9 +322,10 @@ void launch_forget_ahead(launch_queue *q) { q->ahead.is_there = q->ahead.is_led 
 void launch_submit(cuda_device *c, launch_graph *known) {
     launch_queue *q = &c->queue;
     q->n_flushes++;
-    if (q->used) launch_forget_ahead(q);
+    if (q->used) launch_forget_ahead(q), c->made.n = 0;
     if (q->table_used && c->failure.code == QP_OK) send_tables(c);
     if (q->used && c->failure.code == QP_OK) submit_list(c, known ? known : launch_find_graph(q));
+    if (q->table_used && c->failure.code == QP_OK) leave_place(c);
     launch_clear(q);
 }
 

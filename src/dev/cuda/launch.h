@@ -1,8 +1,9 @@
 /* launch.h — the kernels by name, and the queue of what a step launches.
  *
- * Ops append launches and the small tables they need (ids, pages) to the queue. launch_flush sends all tables with one
- * copy and then submits the launches in order: the first time one by one; a list of launches that comes again and
- * again, as a decode step's does, as one CUDA graph. Nothing here is allocated while steps run. */
+ * Ops append launches and the small tables they need (ids, pages) to the queue. launch_flush sends all tables at once
+ * and then submits the launches in order: the first time one by one; a list of launches that comes again and again, as
+ * a decode step's does, as one CUDA graph, or what a program (cuda_program.c) has left of it. Nothing here is allocated
+ * while steps run. */
 #ifndef DEV_CUDA_LAUNCH_H
 #define DEV_CUDA_LAUNCH_H
 
@@ -27,6 +28,7 @@
     X(k_add)                                                                                                           \
     X(k_copy_wide)                                                                                                     \
     X(k_copy_bytes)                                                                                                    \
+    X(k_fetch)                                                                                                         \
     X(k_exact_f32_1)                                                                                                   \
     X(k_exact_f16_1)                                                                                                   \
     X(k_exact_bf16_1)                                                                                                  \
@@ -125,7 +127,8 @@ enum {
     LAUNCH_OP_BYTES = 64 << 10,   /* of one op's */
     LAUNCH_RECENT = 8,            /* tables that may be used again */
     LAUNCH_GRAPHS = 16,
-    LAUNCH_HELD_BYTES = 256, /* of arguments */
+    LAUNCH_HELD_BYTES = 256,  /* of arguments */
+    LAUNCH_ARGS_BYTES = 1024, /* likewise, at most: so much is in reach behind each list, for the tests' driver */
 };
 
 /* A launch; its arguments lie behind it. */
@@ -142,8 +145,12 @@ typedef struct launch_graph {
     uint8_t *list;
     size_t bytes;
     uint64_t last_used;
-    drv_graph_exec exec; /* NULL: seen once */
+    drv_graph_exec exec;
+    uint8_t *few; /* instead: what a program has left of the list. Neither: seen once */
+    size_t few_bytes;
 } launch_graph;
+
+static inline bool launch_is_made(const launch_graph *g) { return g->exec || g->few; }
 
 typedef struct launch_shape {
     int64_t x, y, z; /* blocks; 0 counts as 1 */
@@ -159,20 +166,20 @@ typedef struct launch_ahead {
     bool is_led;                         /* it has been, with the best ids of the digest in front of it */
     size_t used, table_used;
     size_t ids_at, ids_bytes; /* where the ids lie among its tables */
-    int filled_before;
+    int filled_before, place;
     uint64_t name;
     launch_graph *graph;
 } launch_ahead;
 
-/* The last of the places for tables is that of steps that are expected. */
-enum { LAUNCH_PLACES = 3, LAUNCH_AHEAD = LAUNCH_PLACES - 1 };
+/* The last two of the places for tables are for steps that are expected, in turns. */
+enum { LAUNCH_PLACES = 4, LAUNCH_AHEAD = LAUNCH_PLACES - 2 };
 
 typedef struct launch_queue {
-    uint8_t *list; /* [LAUNCH_BYTES] */
+    uint8_t *list; /* [LAUNCH_BYTES + LAUNCH_ARGS_BYTES] */
     size_t used;
     uint8_t *tables;                   /* device memory, [LAUNCH_TABLE_BYTES] */
     uint8_t *host[LAUNCH_PLACES];      /* pinned; one is filled while another travels */
-    drv_event gone[LAUNCH_PLACES];     /* recorded behind the copy of each */
+    drv_event gone[LAUNCH_PLACES];     /* recorded behind the launches that read each */
     bool is_travelling[LAUNCH_PLACES]; /* it was recorded */
     int filling;
     size_t table_used;
@@ -191,7 +198,7 @@ typedef struct launch_queue {
     int newest; /* the graph of the last step that had one */
     uint64_t n_flushes;
     int n_programs;      /* made so far */
-    uint8_t *other_list; /* [LAUNCH_BYTES]: of a step that is expected */
+    uint8_t *other_list; /* likewise: of a step that is expected */
     launch_ahead ahead;
     int n_proceeded; /* steps that were expected and came, */
     int n_led;       /* and had begun by then */

@@ -6,6 +6,7 @@
 #define DEV_CUDA_PROGRAM_KARGS_H
 
 #include "fast_kargs.h"
+#include "../../base/digest.h"
 
 enum {
     PROGRAM_WARPS = 16,
@@ -20,7 +21,10 @@ enum {
     PROGRAM_TURNS = 2,        /* of what blocks of a cluster send each other */
 };
 
-enum { PROGRAM_PRODUCT, PROGRAM_ATTEND, PROGRAM_MERGE, PROGRAM_GATE };
+enum { PROGRAM_PRODUCT, PROGRAM_ATTEND, PROGRAM_MERGE, PROGRAM_GATE, PROGRAM_EMBED };
+
+/* A table that is embedded. */
+enum { PROGRAM_F32, PROGRAM_F16, PROGRAM_BF16 };
 
 /* Of what attention tells: its result, and before that what was found in each page, with its maximum and sum. */
 enum { PROGRAM_FOUND, PROGRAM_PAGES, PROGRAM_PAGE_SUMS };
@@ -72,6 +76,10 @@ typedef struct program_stage {
             k_rope_args rope;
         } heads;
         k_gate_args gate;
+        struct {
+            k_embed_args of;
+            int32_t type, n_rows; /* PROGRAM_F32 .. */
+        } embed;
         uint64_t words[36];
     } is;
 } program_stage;
@@ -100,14 +108,22 @@ typedef struct program_share {
 typedef struct k_program_args {
     const program_stage *stages;
     const program_stream *streams;
-    uint32_t *met; /* [2], 0 between launches; then the area of the next one, and what the last one told in it */
+    uint32_t *met; /* [2], 0 between launches; then the area of the next one, and what the last one told in it; at
+                      PROGRAM_BEST the greatest logit so far, 0 between launches */
     uint8_t *told; /* two areas */
     int64_t area_bytes, told_bytes;
     int32_t n_stages, n_streams, has_slices;
     int32_t n_slots, slot_bytes;          /* of a ring */
     int32_t scratch_bytes, squares_bytes; /* squares: of one turn */
-    int32_t unused;
+    /* The digest of the only row of logits, whose tiles are those of the last stream, where no more is asked than the
+     * best of its first n_best; 0: it is not made here. */
+    int32_t n_best;
+    const float *logits; /* NULL: they are not the program's result, or are not one row */
+    digest_head *heads, *heads_here;
+    int32_t *best;
 } k_program_args;
+
+enum { PROGRAM_BEST = 4 };
 
 /* ---- shared memory: barriers, state, two stages, shares of streams, squares, scratch, rings ---- */
 
@@ -143,12 +159,13 @@ typedef struct program_state {
     int32_t batches, norms; /* whose sums have met so far: of tiles, and of squares */
     int32_t squares_bytes;
     uint32_t squares, scratch, rings; /* where they begin */
-    int32_t unused[3];
+    int32_t unused;
     /* Barriers: of sums that are sent here; of blocks to which they may be sent. */
     uint64_t sums_met, ready[PROGRAM_TURNS], squares_met[PROGRAM_TURNS];
     uint32_t *met;
-    int64_t told_shift; /* from the first area to this launch's */
-} program_state;        /* what lies behind begins at a multiple of 16 */
+    int64_t told_shift;  /* from the first area to this launch's */
+    int64_t told_before; /* bytes of the other one that the launch before has used */
+} program_state;         /* what lies behind begins at a multiple of 16 */
 
 enum {
     PROGRAM_SLOTS_BYTES = PROGRAM_WARPS * PROGRAM_MOST_SLOTS * 8, /* of barriers; likewise of what is in the slots */

@@ -9,14 +9,65 @@
 #ifndef KERNELS_PROGRAM_CUH
 #define KERNELS_PROGRAM_CUH
 
+#include "embed.cuh"
 #include "program_merge.cuh"
 #include "program_product.cuh"
 
 /* ---- meeting ---- */
 
+__device__ __forceinline__ unsigned long long *best_of(const k_program_args &a) {
+    return (unsigned long long *)(a.met + PROGRAM_BEST);
+}
+
+/* A logit and its id as a number: the greater, and of equal ones the first, has the greater one. 0: it is none. */
+__device__ __forceinline__ unsigned long long rank_of(float logit, int id) {
+    const uint32_t bits = __float_as_uint(__fadd_rn(logit, 0)); /* there is one zero */
+    const uint32_t key = bits >> 31 ? ~bits : bits | 0x80000000u;
+    return logit == logit ? (unsigned long long)key << 32 | ~(uint32_t)id : 0;
+}
+
+__device__ __forceinline__ unsigned long long warp_first(unsigned long long x) {
+    for (int step = 16; step; step /= 2) {
+        const unsigned long long other = __shfl_xor_sync(ALL_LANES, x, step);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+/* The best of the logits that the block has made. */
+__device__ __noinline__ void offer_best(const k_program_args &a) {
+    const program_share &tiles = share_of(state_of().n_streams - 1);
+    unsigned long long *room = (unsigned long long *)(program_shared() + state_of().scratch), best = 0;
+    const int end = min(tiles.end * PACKED_ROWS, a.n_best);
+    for (int id = tiles.first * PACKED_ROWS + threadIdx.x; id < end; id += PROGRAM_THREADS) {
+        const unsigned long long rank = rank_of(__ldcg(a.logits + id), id);
+        best = rank > best ? rank : best;
+    }
+    best = warp_first(best);
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = best;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    best = warp_first(threadIdx.x < PROGRAM_WARPS ? room[threadIdx.x] : 0);
+    if (threadIdx.x == 0) atomicMax(best_of(a), best), __threadfence();
+}
+
+/* The head that digest.cu makes of a row. */
+__device__ __forceinline__ void end_best(const k_program_args &a) {
+    __threadfence();
+    const unsigned long long rank = atomicExch(best_of(a), 0ull);
+    const uint32_t key = (uint32_t)(rank >> 32);
+    digest_head head = {-INFINITY, INFINITY, -1, 0};
+    if (rank) head.highest = __uint_as_float(key >> 31 ? key & 0x7fffffffu : ~key);
+    if (fabsf(head.highest) <= 3.402823466e38f) head.best = (int)~(uint32_t)rank;
+    a.best[0] = head.best;
+    a.heads[0] = a.heads_here[0] = head;
+}
+
 /* The last block to leave makes all ready for the next launch. */
 __device__ __forceinline__ void leave(const k_program_args &a) {
-    if (atomicAdd(a.met + 1, 1u) + 1 != gridDim.x) return;
+    if (a.n_best) offer_best(a);
+    if (threadIdx.x || atomicAdd(a.met + 1, 1u) + 1 != gridDim.x) return;
+    if (a.n_best) end_best(a);
     a.met[0] = a.met[1] = 0;
     a.met[2] ^= 1;
     a.met[3] = (uint32_t)(a.told_bytes / 16);
@@ -39,6 +90,25 @@ __device__ __noinline__ void run_gate(int stage) {
         const int row = (int)i / s.width, column = (int)i % s.width;
         leave_result(s, 0, a.gate, i, find_place(s, row, column), __fmul_rn(gate, up));
     }
+}
+
+/* Rows of embeddings: whoever reads them waits for them. */
+template <class T> __device__ __forceinline__ void embed_rows(const program_stage &s) {
+    const k_embed_args &a = s.is.embed.of;
+    const int dim = (int)a.dim;
+    for (int i = (int)thread_index(); i < s.is.embed.n_rows * dim; i += (int)thread_count()) {
+        const int row = i / dim;
+        leave_result(s, 0, a.out, i, i, embedded<T>(a, embedded_id(a, row), i - row * dim));
+    }
+}
+__device__ __noinline__ void run_embed(int stage) {
+    const program_stage &s = stage_of(stage);
+    if (s.is.embed.type == PROGRAM_F16)
+        embed_rows<f16>(s);
+    else if (s.is.embed.type == PROGRAM_BF16)
+        embed_rows<bf16>(s);
+    else
+        embed_rows<float>(s);
 }
 
 __device__ __forceinline__ void copy_words(void *to, const void *from, int bytes, int i, int step) {
@@ -87,6 +157,8 @@ template <class FAMILY, class CACHES> __device__ __forceinline__ void run_stage(
         FAMILY::product(i, s.kind, s.is.product.n_rows == 1);
     else if (agreed(s.what == PROGRAM_GATE))
         run_gate(i);
+    else if (agreed(s.what == PROGRAM_EMBED))
+        run_embed(i);
     else if (agreed(s.what == PROGRAM_MERGE))
         CACHES::merge(i);
     else
@@ -122,7 +194,8 @@ template <class FAMILY, class CACHES> __device__ __forceinline__ void run_progra
         state.squares = program_squares_at(a.n_streams), state.squares_bytes = a.squares_bytes;
         state.scratch = program_scratch_at(a.n_streams, a.squares_bytes);
         state.met = a.met;
-        state.told_shift = __ldcg(a.met + 2) ? a.area_bytes : 0;
+        state.told_shift = __ldcg(a.met + 2) ? a.area_bytes : 0; /* read here, for memory is busy behind rings */
+        state.told_before = (int64_t)__ldcg(a.met + 3) * 16;
         state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.squares_bytes, a.scratch_bytes);
         state.slice_shift = SLICES_SHIFT;
         while (PACKED_SLICES >> state.slice_shift < (int)cluster_blocks()) state.slice_shift--;
@@ -137,11 +210,11 @@ template <class FAMILY, class CACHES> __device__ __forceinline__ void run_progra
     for (int i = threadIdx.x; i < a.n_streams; i += PROGRAM_THREADS) deal_tiles(a.streams[i], i);
     cluster_sync();
     start_ring();
-    forget_told(a.told + a.area_bytes - state.told_shift, (int64_t)__ldcg(a.met + 3) * 16);
+    forget_told(a.told + a.area_bytes - state.told_shift, state.told_before);
     __syncthreads();
     while (walk_stage<FAMILY, CACHES>(a)) {
     }
-    if (threadIdx.x == 0) leave(a);
+    leave(a);
 }
 
 #endif

@@ -3,7 +3,7 @@
  * Called through launch.c, all `early`. Every value is made from its own row alone; a norm's sum depends on the width
  * alone. */
 #include "activate.cuh"
-#include "kernel.cuh"
+#include "embed.cuh"
 #include "norm.cuh"
 
 /* ---- embedding ---- */
@@ -11,12 +11,10 @@
 /* Grid: [pieces of a row][rows]. */
 template <class T> static __device__ void embed(const k_embed_args &a) {
     take_turn();
-    const int known = a.ids[blockIdx.y], id = known < 0 ? max(a.best[blockIdx.y], 0) : known;
-    const T *table = (const T *)a.table;
+    const int id = embedded_id(a, blockIdx.y);
     float *out = a.out + (int64_t)blockIdx.y * a.dim;
     for (int64_t i = thread_index(); i < a.dim; i += thread_count()) {
-        const int64_t at = a.is_tiled ? tile_place(id, i, a.dim) : (int64_t)id * a.dim + i;
-        const float x = __fmul_rn(to_float(table[at]), a.scale);
+        const float x = embedded<T>(a, id, i);
         out[i] = a.add ? __fadd_rn(out[i], x) : x;
     }
 }
@@ -160,3 +158,13 @@ template <class T> static __device__ void copy(const k_copy_args &a) {
 
 KERNEL k_copy_wide(const k_copy_args a) { copy<uint4>(a); }
 KERNEL k_copy_bytes(const k_copy_args a) { copy<uint8_t>(a); }
+
+/* Grid: [1]. What the host has written is there before the launch is, so it is asked for before the turn has come. */
+KERNEL k_fetch(const k_fetch_args a) {
+    const bool is_any = (int64_t)threadIdx.x * 16 < a.bytes;
+    uint4 v = {0, 0, 0, 0};
+    let_next_start();
+    if (is_any) v = ((const uint4 *)a.from)[threadIdx.x];
+    wait_for_previous();
+    if (is_any) ((uint4 *)a.to)[threadIdx.x] = v;
+}
