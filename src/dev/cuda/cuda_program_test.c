@@ -1,5 +1,6 @@
-/* cuda_program_test.c — layers of a decode step three times: launch by launch, as the graph that the program shortens,
- * and as that again. All results must be the same to the last bit, residual, keys and values alike.
+/* cuda_program_test.c — a decode step three times, from the embedding to the digest of its logits: launch by launch, as
+ * the list that the program shortens, and as that again. All results must be the same to the last bit, residual, keys,
+ * values, logits and digests alike.
  *
  * Runs on the GPU where there is one, and always on emulated ones (tests/cuda/emulate.cpp) of few multiprocessors,
  * where who goes on and when copies arrive is different with each seed. */
@@ -325,7 +326,10 @@ typedef struct world {
     device *gpu;
     sample samples[7];
     dev_weight weights[7];
+    dev_weight table; /* of embeddings */
+    uint16_t *embeddings;
     float *buffers[9], *norm, *cos, *sin, *sinks;
+    digest_head *heads; /* bodies lie behind them */
     uint8_t *keys, *values;
     uint8_t *found_keys, *found_values; /* by a step */
     size_t page_bytes, kv_bytes;        /* of keys, and of values, which are no longer */
@@ -334,7 +338,8 @@ typedef struct world {
 } world;
 
 enum { STREAM, NORMED, Q, K, V, OUT, GATE, UP, PICKED };
-enum { WQ, WK, WV, WO, WGATE, WUP, WDOWN };
+enum { WQ, WK, WV, WO, WGATE, WUP, WDOWN, WHEAD = WUP };
+enum { TABLE_ROWS = 12 };
 
 static void *take(world *w, size_t bytes) {
     void *memory;
@@ -420,6 +425,17 @@ static uint8_t *seen_values(const world *w, const uint8_t *values) {
     return seen;
 }
 
+static void open_table(world *w) {
+    const size_t n = (size_t)TABLE_ROWS * (size_t)w->k->hidden;
+    const quant_id type = w->k->rows % 2 ? QUANT_F16 : QUANT_BF16;
+    qp_error err;
+    w->embeddings = random_halves(n);
+    const quant_matrix m =
+        quant_plain(quant_type_of(type), TABLE_ROWS, w->k->hidden, w->embeddings, n * sizeof *w->embeddings);
+    if (w->gpu->ops->weight_open(w->gpu, &w->table, &m, &err) != QP_OK) fail_msg("%s", err.text);
+    w->table.use = DEV_USE_TABLE;
+}
+
 static void build(world *w, device *gpu, const kind *k, effort most) {
     *w = (world){.k = k, .gpu = gpu, .most = most};
     const int q = k->heads * k->dim, kv = k->kv_heads * k->dim;
@@ -432,6 +448,8 @@ static void build(world *w, device *gpu, const kind *k, effort most) {
         if (k->apart && i == WUP) f.variant &= ~SCATTERED;
         open_weight(w, i, &f, shapes[i][0], shapes[i][1]);
     }
+    open_table(w);
+    w->heads = take(w, (size_t)k->rows * (sizeof(digest_head) + sizeof(digest_body)));
     for (int i = 0; i < 9; i++) w->buffers[i] = take(w, (size_t)(k->rows * widths[i]) * sizeof(float));
     w->norm = take(w, (size_t)k->hidden * sizeof(float));
     w->sinks = take(w, (size_t)k->heads * sizeof(float));
@@ -456,7 +474,9 @@ static void build(world *w, device *gpu, const kind *k, effort most) {
 }
 
 static void drop(world *w) {
-    void *const memory[] = {w->norm, w->sinks, w->cos, w->sin, w->keys, w->values};
+    void *const memory[] = {w->norm, w->sinks, w->cos, w->sin, w->keys, w->values, w->heads};
+    w->gpu->ops->weight_close(w->gpu, &w->table);
+    mem_free(w->embeddings);
     for (int i = 0; i < 7; i++) w->gpu->ops->weight_close(w->gpu, &w->weights[i]);
     for (int i = 0; i < 7; i++) sample_close(&w->samples[i]);
     for (int i = 0; i < 9; i++) w->gpu->ops->give(w->gpu, w->buffers[i], 0);
@@ -465,7 +485,7 @@ static void drop(world *w) {
     mem_free(w->found_values);
 }
 
-/* What a step finds: a residual and caches. */
+/* What a step finds: caches, and a residual of another step. */
 static void fill(world *w) {
     w->gpu->ops->upload(w->gpu, w->keys, w->found_keys, w->kv_bytes);
     w->gpu->ops->upload(w->gpu, w->values, w->found_values, w->kv_bytes);
@@ -548,17 +568,57 @@ static void run_layer(world *w) {
     run_products(w, GATE, (int[]){WDOWN}, (int[]){STREAM}, 1, true, false);
 }
 
-/* The residual, then keys and values. */
+static void run_embed(world *w) {
+    static const int32_t ids[MOST_SPANS] = {TABLE_ROWS - 1, 3, 0, 3};
+    const embed_args a = {
+        .ids = ids, .n_rows = w->k->rows, .table = &w->table, .out = w->buffers[STREAM], .scale = 1.5f};
+    w->gpu->ops->embed(w->gpu, &a);
+}
+
+/* The best of each row, which a program may have found already: then nothing is launched for it. */
+static bool run_digest(world *w, digest_head *out) {
+    const int n = w->k->ffn_width - 5, width = w->k->ffn_width;
+    digest_order orders[MOST_SPANS];
+    for (int i = 0; i < w->k->rows; i++)
+        orders[i] = (digest_order){.want = DIGEST_BEST, .n = n, .group = 1, .n_groups = (n + 31) / 32};
+    const digest_args a = {.logits = w->buffers[UP],
+                           .n_rows = w->k->rows,
+                           .width = width,
+                           .changed = w->buffers[UP],
+                           .orders = orders,
+                           .bytes = (size_t)w->k->rows * sizeof *orders,
+                           .heads = w->heads,
+                           .bodies = (digest_body *)(void *)(w->heads + w->k->rows)};
+    w->gpu->ops->digest(w->gpu, &a);
+    const bool is_made = !((cuda_device *)(void *)w->gpu)->queue.used;
+    w->gpu->ops->digest_heads(w->gpu, out, w->k->rows);
+    return is_made;
+}
+
+static int n_made; /* digests by programs */
+
+/* The residual, then keys and values, logits and digests. */
 static uint8_t *run_step(world *w, size_t *bytes) {
     const size_t stream = (size_t)(w->k->rows * w->k->hidden) * sizeof(float);
+    const size_t logits = (size_t)(w->k->rows * w->k->ffn_width) * sizeof(float);
+    const size_t heads = (size_t)w->k->rows * sizeof(digest_head);
+    digest_head found[2][MOST_SPANS];
     qp_error err;
     fill(w);
+    run_embed(w);
     for (int i = 0; i < w->most.layers; i++) run_layer(w);
     run_norm(w, PICKED);
+    run_products(w, PICKED, (int[]){WHEAD}, (int[]){UP}, 1, false, false);
     if (w->gpu->ops->finish(w->gpu, &err) != QP_OK) fail_msg("%s: %s", w->k->what, err.text);
-    *bytes = 2 * stream + 2 * w->kv_bytes;
+    n_made += run_digest(w, found[0]);
+    *bytes = 2 * stream + 2 * w->kv_bytes + logits + heads;
     uint8_t *all = mem_array(*bytes, 1);
     assert_non_null(all);
+    w->gpu->ops->download(w->gpu, found[1], w->heads, heads);
+    assert_memory_equal(found[0], found[1], heads);
+    uint8_t *behind = all + 2 * stream + 2 * w->kv_bytes;
+    w->gpu->ops->download(w->gpu, behind, w->buffers[UP], logits);
+    memcpy(behind + logits, found[0], heads);
     w->gpu->ops->download(w->gpu, all, w->buffers[STREAM], stream);
     w->gpu->ops->download(w->gpu, all + stream, w->buffers[PICKED], stream);
     w->gpu->ops->download(w->gpu, all + 2 * stream, w->keys, w->kv_bytes);
@@ -607,6 +667,7 @@ static void every_kind(const char *library, effort most) {
     if (library) assert_true(has_programs);
     for (int i = 0; i < most.n_kinds && has_programs; i++) step_is_repeated(gpu, &most.kinds[i], most);
     dev_close(gpu);
+    if (has_programs) assert_true(n_made > 0);
 }
 
 static void programs_compute_what_launches_do(void **state) {
