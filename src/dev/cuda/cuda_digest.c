@@ -73,6 +73,7 @@ void cuda_digest(device *d, const digest_args *a) {
     c->greedy = (cuda_greedy){.logits = a->logits, .heads = a->heads};
     if (a->n_rows == 1 && !has_changes && !has_masses) c->greedy.n = a->orders->n;
     if (is_made(c)) {
+        c->made.n = 0; /* heads take turns: whoever asks once more gets others */
         cuda_unlock(c);
         return;
     }
