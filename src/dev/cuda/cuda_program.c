@@ -60,8 +60,6 @@ typedef struct maker {
 
 /* ---- reading launches ---- */
 
-static size_t launch_bytes(const launch_head *head) { return sizeof *head + (head->arg_bytes + 15u) / 16 * 16; }
-
 static const launch_head *peek(const maker *m) {
     return m->at < m->end ? (const launch_head *)(const void *)m->at : NULL;
 }

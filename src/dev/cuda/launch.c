@@ -22,9 +22,8 @@ const char *launch_kernel_name(kernel_id kernel) { return names[kernel]; }
 
 enum {
     ALIGN = 16,
-    GRAPH_LAUNCHES = 16, /* fewer launches are no graph */
-    FEW_LAUNCHES =
-        8, /* that a program has left: each begins while the one in front of it ends, which a graph's do not */
+    GRAPH_LAUNCHES = 16,    /* fewer launches are no graph */
+    FEW_LAUNCHES = 8,       /* that a program has left are no graph: each may begin while the one in front ends */
     SMALL_TABLES = 8 << 10, /* fetched by a kernel: between two of them a copy costs 10 us, whatever it copies */
     TABLE_THREADS = SMALL_TABLES / 16,
 };
@@ -148,11 +147,12 @@ static void append(cuda_device *c, kernel_id kernel, launch_shape shape, const v
                               .cluster = (uint16_t)shape.cluster,
                               .early = shape.early && c->gpu.major >= 9};
     if (c->failure.code != QP_OK) return;
-    if (q->used + sizeof head + aligned(arg_bytes) > LAUNCH_BYTES) launch_flush(c);
-    memcpy(q->list + q->used, &head, sizeof head);
-    memset(q->list + q->used + sizeof head + arg_bytes, 0, aligned(arg_bytes) - arg_bytes);
-    memcpy(q->list + q->used + sizeof head, args, arg_bytes);
-    q->used += sizeof head + aligned(arg_bytes);
+    if (q->used + launch_bytes(&head) > LAUNCH_BYTES) launch_flush(c);
+    uint8_t *to = q->list + q->used;
+    memset(to, 0, launch_bytes(&head)); /* lists are compared, with what lies between launches */
+    memcpy(to, &head, sizeof head);
+    memcpy(to + sizeof head, args, arg_bytes);
+    q->used += launch_bytes(&head);
 }
 
 void launch_settle(cuda_device *c) {
@@ -208,7 +208,7 @@ static int launch_all(cuda_device *c, uint8_t *list, size_t bytes) {
         launch_head head;
         memcpy(&head, list + at, sizeof head);
         launch_one(c, &head, list + at + sizeof head);
-        at += sizeof head + aligned(head.arg_bytes);
+        at += launch_bytes(&head);
     }
     return n;
 }
@@ -218,7 +218,7 @@ static int count_launches(const uint8_t *list, size_t bytes) {
     for (size_t at = 0; at < bytes; n++) {
         launch_head head;
         memcpy(&head, list + at, sizeof head);
-        at += sizeof head + aligned(head.arg_bytes);
+        at += launch_bytes(&head);
     }
     return n;
 }
@@ -307,8 +307,7 @@ static void send_tables(cuda_device *c) {
                    "cuda: copying a step's tables");
 }
 
-/* The place's tables may be written again behind what has been submitted. (An event right behind them would keep the
- * launches from following so closely.) */
+/* The place's tables may be written again behind what has been submitted. */
 static void leave_place(cuda_device *c) {
     launch_queue *q = &c->queue;
     const int place = q->filling;

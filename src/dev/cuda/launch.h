@@ -140,6 +140,9 @@ typedef struct launch_head {
     uint8_t together; /* all blocks are there at once, or none */
 } launch_head;
 
+/* Of one in a list, with its arguments. */
+static inline size_t launch_bytes(const launch_head *head) { return sizeof *head + (head->arg_bytes + 15u) / 16 * 16; }
+
 /* A list of launches that has been made a graph, or may become one when it comes again. */
 typedef struct launch_graph {
     uint8_t *list;

@@ -208,14 +208,16 @@ __device__ __forceinline__ void put_part(const k_decode_args &a, int head, int d
     if (d == 0) a.part_sums[2 * at] = max, a.part_sums[2 * at + 1] = total;
 }
 
+__device__ __forceinline__ float sink_of(const k_decode_args &a, int head) {
+    return a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
+}
+
 /* The only page's result: what merged_value makes of one. */
-template <int DIM>
-__device__ __forceinline__ void put_whole(const k_decode_args &a, int row, int head, int d, float o, float max,
-                                          float total) {
-    const float sink = a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY, k = exp2_fast(max - fmaxf(max, sink));
+__device__ __forceinline__ float whole_value(const k_decode_args &a, float sink, float o, float max, float total) {
+    const float m = fmaxf(max, sink), k = exp2_fast(max - m);
     float sum = fmaf(k, total, 0);
-    if (a.sinks) sum += exp2_fast(sink - fmaxf(max, sink));
-    a.out[((size_t)row * a.n_heads + head) * DIM + d] = fmaf(k, o, 0) / sum;
+    if (a.sinks) sum += exp2_fast(sink - m);
+    return fmaf(k, o, 0) / sum;
 }
 
 /* Grid: pages, KV heads x blocks of eight query heads, spans of one row. */
@@ -265,7 +267,7 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     leave_heads<DIM>(h, (float *)shared, warp, ATTEND_HEADS);
     meet_warps<DIM>((const float *)shared, n_heads, [&](int n, int d, float o, float max, float total) {
         if (a.n_splits == 1)
-            put_whole<DIM>(a, row, head + n, d, o, max, total);
+            a.out[((size_t)row * a.n_heads + head + n) * DIM + d] = whole_value(a, sink_of(a, head + n), o, max, total);
         else
             put_part<DIM>(a, head + n, d, o, max, total);
     });
@@ -277,7 +279,7 @@ __device__ __forceinline__ float merged_value(const k_decode_args &a, const k_sp
     const int seen = first_seen(span.position, a.window, a.chunk);
     const int n = span.position / PAGE_TOKENS - seen / PAGE_TOKENS + 1;
     const size_t at = ((size_t)blockIdx.y * a.n_heads + head) * a.n_splits;
-    const float sink = a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
+    const float sink = sink_of(a, head);
     float max = sink, sum = 0, o = 0;
     for (int i = 0; i < n; i++) max = fmaxf(max, __ldcg(a.part_sums + 2 * (at + i)));
 #pragma unroll 4

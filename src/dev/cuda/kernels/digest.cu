@@ -3,11 +3,10 @@
  * Called by cuda_digest.c, all `early`; blockIdx.y is the row. The row as the settings want it (copy, change), the
  * greatest of each group, their masses, and the greatest values or those of one group. The numbers must be the
  * sampler's to the bit (base/digest.h): sums have the shape of its sweeps, nothing is fused. */
-#include "kernel.cuh"
+#include "keys.cuh"
 #include "../digest_kargs.h"
 
 enum { THREADS = DIGEST_LIST_THREADS, WARPS = THREADS / WARP, LANES = DIGEST_LANES };
-static const float GREATEST = 3.402823466e38f;
 
 static __device__ __forceinline__ bool is_changed(const digest_order &o) { return o.is_masked || o.n_changes; }
 
@@ -180,16 +179,6 @@ static __device__ int drawn_group(const float *masses, const digest_order &o, in
     __syncthreads();
     for (int i = 0; i < WARPS; i++) group = max(group, room[i]);
     return group;
-}
-
-/* Keys in the order of their values. */
-static __device__ __forceinline__ uint32_t key_of(float x) {
-    const uint32_t bits = __float_as_uint(x);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
-}
-
-static __device__ __forceinline__ float value_of(uint32_t key) {
-    return __uint_as_float(key >> 31 ? key & 0x7FFFFFFFu : ~key);
 }
 
 /* For all threads: the sum of their counts. */

@@ -10,6 +10,7 @@
 #define KERNELS_PROGRAM_CUH
 
 #include "embed.cuh"
+#include "keys.cuh"
 #include "program_merge.cuh"
 #include "program_product.cuh"
 
@@ -21,8 +22,7 @@ __device__ __forceinline__ unsigned long long *best_of(const k_program_args &a) 
 
 /* A logit and its id as a number: the greater, and of equal ones the first, has the greater one. 0: it is none. */
 __device__ __forceinline__ unsigned long long rank_of(float logit, int id) {
-    const uint32_t bits = __float_as_uint(__fadd_rn(logit, 0)); /* there is one zero */
-    const uint32_t key = bits >> 31 ? ~bits : bits | 0x80000000u;
+    const uint32_t key = key_of(__fadd_rn(logit, 0)); /* there is one zero */
     return logit == logit ? (unsigned long long)key << 32 | ~(uint32_t)id : 0;
 }
 
@@ -55,10 +55,9 @@ __device__ __noinline__ void offer_best(const k_program_args &a) {
 __device__ __forceinline__ void end_best(const k_program_args &a) {
     __threadfence();
     const unsigned long long rank = atomicExch(best_of(a), 0ull);
-    const uint32_t key = (uint32_t)(rank >> 32);
     digest_head head = {-INFINITY, INFINITY, -1, 0};
-    if (rank) head.highest = __uint_as_float(key >> 31 ? key & 0x7fffffffu : ~key);
-    if (fabsf(head.highest) <= 3.402823466e38f) head.best = (int)~(uint32_t)rank;
+    if (rank) head.highest = value_of((uint32_t)(rank >> 32));
+    if (fabsf(head.highest) <= GREATEST) head.best = (int)~(uint32_t)rank;
     a.best[0] = head.best;
     a.heads[0] = a.heads_here[0] = head;
 }

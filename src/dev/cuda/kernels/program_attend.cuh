@@ -128,20 +128,13 @@ __device__ __forceinline__ int merging_thread() {
     return ((int)thread_now() + PROGRAM_THREADS - ATTEND_WARPS * 32) % PROGRAM_THREADS;
 }
 
-__device__ __forceinline__ float sink_of(const k_decode_args &a, int head) {
-    return a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
-}
-
 /* Element d of head n of the page: what merged_value makes of one. */
 template <int DIM>
 __device__ __forceinline__ float end_page(const k_decode_args &a, const float *found, int heads, int n, int d,
                                           float sink) {
     float max, total;
     const float o = merge_warps<DIM>(&max, &total, found, heads, n, d);
-    const float m = fmaxf(sink, max), k = exp2_fast(max - m);
-    float sum = fmaf(k, total, 0);
-    if (a.sinks) sum += exp2_fast(sink - m);
-    return fmaf(k, o, 0) / sum;
+    return whole_value(a, sink, o, max, total);
 }
 
 /* Elements of all heads; a thread has few. Their places and sinks are known before the warps that attend have met. */

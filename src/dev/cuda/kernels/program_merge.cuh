@@ -141,7 +141,7 @@ template <class PAGES> __device__ __forceinline__ void merge_head(const program_
     const bool adds = agreed(warp < PAGES::pieces(s.dim));
     const k_span span = a.spans[index];
     const merged_head h(s, span, index, head);
-    const float sink = a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
+    const float sink = sink_of(a, head);
     merged_pages pages;
     float most = sink, sum = 0, o[PAGES::EACH] = {};
 #pragma unroll 1
