@@ -37,7 +37,10 @@ static inline device *level_open(const char *level, int threads, bool exact, int
         cpu_of(d)->attend.page_tiles = cpu_attend_emulated.page_tiles;
         /* few rows are AVX-512 VNNI's */
         if (dev_cpu_level_available("avx512vnni")) cpu_of(d)->matmul.grouped = cpu_quant_emulated.grouped;
-        if (dev_cpu_level_available("avx512bf16")) cpu_of(d)->matmul.prompts = cpu_prompts_emulated.prompts;
+        if (dev_cpu_level_available("avx512bf16")) {
+            cpu_of(d)->matmul.prompts = cpu_prompts_emulated.prompts;
+            cpu_of(d)->matmul.fast[QUANT_F16] = cpu_matmul_emulated.fast[QUANT_F16];
+        }
         snprintf(d->level, sizeof d->level, "%s", level);
     }
 #endif

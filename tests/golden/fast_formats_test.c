@@ -207,6 +207,7 @@ static void fast_is_close_to_exact(void **state) {
     int32_t *ids = unseen_text();
     qp_model *plain = open_path(EXL2_FOLDER "/mini-fp16", NULL, QP_PRECISION_EXACT);
     harness_folder(root);
+    check_rounded(plain, EXL2_FOLDER "/mini-fp16", "f16, as it is", ids);
     for (size_t i = 0; i < HARNESS_COUNT(kinds); i++) {
         snprintf(folder, sizeof folder, "%s/%s", root, kinds[i].name);
         make_folder(folder, &kinds[i]);

@@ -1,10 +1,11 @@
 /* avx512bf16_matmul.c — weights of 16 and 8 bits times activations rounded to BF16, by dot products of pairs.
  *
- * The walk over tiles is tiles_matmul.inc; a vector is 32 BF16 values. Weights of 16 bits are used as they are stored.
- * BF16 holds every float of 8 bits, so codes become BF16 by two tables of 128 bytes, the sign aside, and sums are
- * scaled. Exact precision and the other formats keep the kernels of avx512. The instruction flushes subnormal numbers
- * to zero, of which no code is one. */
+ * The walk over tiles is tiles_matmul.inc; a vector is 32 BF16 values. BF16 weights are used as they are stored,
+ * float16 is rounded to it. BF16 holds every float of 8 bits, so codes become BF16 by two tables of 128 bytes, the sign
+ * aside, and sums are scaled. Exact precision and the other formats keep the kernels of avx512. The instruction flushes
+ * subnormal numbers to zero, of which no code and no float16 is one. */
 #include "avx512_acc.h"
+#include "avx512_bf16.h"
 #include "coded.h"
 #include "cpu.h"
 #include <string.h>
@@ -46,30 +47,43 @@ static inline vec from_8(__m512i codes, int first, halves by) {
     return weave(lower, upper, first);
 }
 
+static inline vec from_16(quant_id type, __m512i bits) { return type == QUANT_F16 ? bf16_of_f16(bits) : bits; }
+
 /* Vectors of codes are made two at a time: 64 of them lie from `row` on, k is 0 or 32. */
 static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k, coded_by by) {
     if (is_coded(type)) return from_8(_mm512_loadu_si512(row), (int)k, halves_of(by.coded));
-    return _mm512_loadu_si512(row + 2 * k);
+    return from_16(type, _mm512_loadu_si512(row + 2 * k));
 }
 
 /* The first n lanes; the rest are zeros and their memory is not touched. */
 static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, int n, coded_by by) {
     const uint32_t lanes = (uint32_t)((1ull << n) - 1);
     if (is_coded(type)) return from_8(_mm512_maskz_loadu_epi8(lanes, row + k), 0, halves_of(by.coded));
-    return _mm512_maskz_loadu_epi16(lanes, row + 2 * k);
+    return from_16(type, _mm512_maskz_loadu_epi16(lanes, row + 2 * k));
 }
 
-/* Stores might change tables that are read from memory, as far as compilers know. */
-#define HAS_WIDEN
-static inline void widen(elem *to, const dev_weight *w, quant_id type, int64_t row) {
-    const halves by = halves_of(w->owned);
-    const uint8_t *codes = (const uint8_t *)w->data + (size_t)row * bytes_of(type, w->n_in);
+/* Whole steps of codes; returns where they end. Stores might change tables that are read from memory, as far as
+ * compilers know. */
+static inline int64_t widen_codes(elem *to, const uint8_t *codes, int64_t n, const cpu_coded *coded) {
+    const halves by = halves_of(coded);
     int64_t k = 0;
-    for (; k + CODED_STEP <= w->n_in; k += CODED_STEP) {
+    for (; k + CODED_STEP <= n; k += CODED_STEP) {
         const __m512i step = _mm512_loadu_si512(codes + k);
         _mm512_storeu_si512(to + k, from_8(step, 0, by));
         _mm512_storeu_si512(to + k + LANES, from_8(step, LANES, by));
     }
+    return k;
+}
+static inline int64_t widen_halves(elem *to, const uint8_t *row, int64_t n) {
+    int64_t k = 0;
+    for (; k + LANES <= n; k += LANES) _mm512_storeu_si512(to + k, bf16_of_f16(_mm512_loadu_si512(row + 2 * k)));
+    return k;
+}
+
+#define HAS_WIDEN
+static inline void widen(elem *to, const dev_weight *w, quant_id type, int64_t row) {
+    const uint8_t *codes = (const uint8_t *)w->data + (size_t)row * bytes_of(type, w->n_in);
+    int64_t k = is_coded(type) ? widen_codes(to, codes, w->n_in, w->owned) : widen_halves(to, codes, w->n_in);
     for (; k < w->n_in; k += LANES) {
         const int n = w->n_in - k < LANES ? (int)(w->n_in - k) : LANES;
         _mm512_storeu_si512(to + k, vec_weight_part(type, codes, k, n, (coded_by){.coded = w->owned}));
@@ -87,10 +101,11 @@ static inline void pack_row(elem *to, const float *x, int64_t n) {
 
 #include "tiles_matmul.inc"
 
+TILES_KERNEL(f16, QUANT_F16);
 TILES_KERNEL(bf16, QUANT_BF16);
 TILES_KERNEL(codes, QUANT_FP8_E4M3);
 
 const cpu_matmul_ops cpu_matmul_avx512bf16 = {
-    .fast = {[QUANT_BF16] = &kernel_bf16},
+    .fast = {[QUANT_F16] = &kernel_f16, [QUANT_BF16] = &kernel_bf16},
     .coded_fast = {[QUANT_CODES_E4M3] = &kernel_codes, [QUANT_CODES_E5M2] = &kernel_codes},
 };

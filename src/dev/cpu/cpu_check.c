@@ -34,28 +34,32 @@ typedef struct float_trial {
 /* Multiples of 1/64 below 1, which BF16 holds: the products are exact and only their sums are rounded. */
 static float draw_small(uint32_t *state) { return (float)((int)(cpu_trial_draw(state) >> 25) - 64) / 64; }
 
-static void fill(float_trial *t) {
+static void fill(float_trial *t, quant_id type) {
     uint32_t state = 1;
-    for (int i = 0; i < N_OUT * N_IN; i++) t->weights[i] = quant_f32_to_bf16(draw_small(&state));
+    for (int i = 0; i < N_OUT * N_IN; i++) {
+        const float weight = draw_small(&state);
+        t->weights[i] = type == QUANT_F16 ? quant_f32_to_f16(weight) : quant_f32_to_bf16(weight);
+    }
     for (int i = 0; i < MOST_ROWS * N_IN; i++) t->x[i] = draw_small(&state);
 }
 
-static qp_status compare(bool *right, const cpu_matmul_kernel *kernel, float_trial *t, int n_rows, qp_error *err) {
-    const dev_weight w = {.type = quant_type_of(QUANT_BF16), .n_out = N_OUT, .n_in = N_IN, .data = t->weights};
-    ERR_TRY(multiply(cpu_matmul_ref.exact[QUANT_BF16], &w, t->x, n_rows, t->expected, err));
+static qp_status compare(bool *right, const cpu_matmul_kernel *kernel, float_trial *t, quant_id type, int n_rows,
+                         qp_error *err) {
+    const dev_weight w = {.type = quant_type_of(type), .n_out = N_OUT, .n_in = N_IN, .data = t->weights};
+    ERR_TRY(multiply(cpu_matmul_ref.exact[type], &w, t->x, n_rows, t->expected, err));
     ERR_TRY(multiply(kernel, &w, t->x, n_rows, t->out, err));
     for (int i = 0; i < n_rows * N_OUT; i++)
         if (!(fabsf(t->out[i] - t->expected[i]) <= 1e-4f)) *right = false;
     return QP_OK;
 }
 
-static qp_status check_floats(bool *right, const cpu_matmul_kernel *kernel, qp_error *err) {
+static qp_status check_floats(bool *right, const cpu_matmul_kernel *kernel, quant_id type, qp_error *err) {
     float_trial *t = MEM_NEW(float_trial);
     if (!t) return err_no_memory(err, sizeof *t, "the self-test of the matrix products");
-    fill(t);
+    fill(t, type);
     qp_status status = QP_OK;
     for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts && status == QP_OK; i++)
-        status = compare(right, kernel, t, row_counts[i], err);
+        status = compare(right, kernel, t, type, row_counts[i], err);
     mem_free(t);
     return status;
 }
@@ -115,5 +119,7 @@ qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err
     *right = true;
     if (ops->grouped) ERR_TRY(check_packed(right, ops->grouped, err));
     if (ops->prompts) ERR_TRY(check_packed(right, ops->prompts, err));
-    return ops->fast[QUANT_BF16] ? check_floats(right, ops->fast[QUANT_BF16], err) : QP_OK;
+    for (quant_id type = QUANT_F16; type <= QUANT_BF16; type++)
+        if (ops->fast[type]) ERR_TRY(check_floats(right, ops->fast[type], type, err));
+    return QP_OK;
 }
