@@ -99,7 +99,7 @@ typedef struct cuda_device {
     bool has_digested;  /* if so */
     /* The last digest, if all that it asked was the best of one row; what the last list's program finds by itself. */
     cuda_greedy greedy, made;
-    uint8_t *programs;        /* of graphs (cuda_program.c), PROGRAM_BYTES each; NULL: there are none */
+    uint8_t *programs;        /* of graphs (cuda_program.c); NULL: there are none */
     uint8_t *program_told;    /* what their blocks tell each other: two areas */
     size_t program_area;      /* bytes of each that may be used */
     uint32_t *program_met;    /* where their blocks meet */

@@ -19,8 +19,10 @@
 
 enum {
     MOST_STAGES = 1024,
-    MOST_STREAMS = 512,
+    MOST_STREAMS = PROGRAM_MOST_STREAMS,
+    MOST_TILES = 1 << 20, /* of a product: times blocks they are dealt out in 32 bits */
     STREAMS_AT = MOST_STAGES * (int)sizeof(program_stage),
+    STARTS_AT = STREAMS_AT + MOST_STREAMS * (int)sizeof(program_stream),
     NARROWEST = 512,       /* inputs: shorter rows are normed by fewer threads (cuda_rows.c) */
     AREA_BYTES = 64 << 20, /* of words that are told: of 32 layers of 4,096 with four rows they are 18 MiB */
     PAGES_PART = 2,        /* so far what is found in pages is told, too: of 8,192 tokens and one row 17 MiB */
@@ -28,10 +30,11 @@ enum {
     MOST_SCRATCH = 96 << 10, /* of more than two quads: what is beyond that costs the rings a slot */
 };
 
-_Static_assert(STREAMS_AT + MOST_STREAMS * (int)sizeof(program_stream) <= PROGRAM_BYTES, "there is room");
 _Static_assert(sizeof(program_stage) % 16 == 0 && PROGRAM_STAGES % 16 == 0 && PROGRAM_SHARES % 16 == 0,
                "copied in words of 16 bytes, to where they may lie");
 _Static_assert(sizeof(packed_slice_units) % 16 == 0 && offsetof(program_state, slices) % 16 == 0, "likewise");
+_Static_assert(offsetof(program_state, warps) % 16 == 0 && sizeof(program_start) % 16 == 0 && STARTS_AT % 16 == 0,
+               "likewise");
 _Static_assert(sizeof(program_stage) <= 32 * 16, "a warp copies one at once");
 
 /* Results that are told, and where launches would write and read them. */
@@ -99,6 +102,7 @@ static program_stage *add_stage(maker *m, int what) {
     program_stage *s = &m->stages[m->n_stages++];
     memset(s, 0, sizeof *s);
     s->what = what;
+    s->way = program_way(what, 0, 0);
     s->waits = m->waits;
     m->waits = true;
     return s;
@@ -200,13 +204,13 @@ static unsigned cluster_of(const maker *m) { return m->n_rows > 1 ? m->c->progra
 static program_stage *take_product(maker *m, const float *x, const k_norm_args *norm) {
     const packed_args *p = peek_product(m, x);
     if (!p || p->n_rows != m->n_rows || (norm && norm->dim != p->n_in) ||
-        (p->units && !packed_slices(p->units, p->n_units)))
+        (p->units && !packed_slices(p->units, p->n_units)) || p->n_tiles > MOST_TILES)
         return NULL;
     const launch_head *head = peek(m);
     const unit_kind *kind = find_kind(head->kernel);
     program_stage *s = add_stage(m, PROGRAM_PRODUCT);
     if (!s || !add_stream(m, p)) return NULL;
-    s->kind = kind->kind;
+    s->way = program_way(PROGRAM_PRODUCT, kind->kind, p->n_rows);
     s->stream = m->n_streams - 1;
     s->is.product = *p;
     if (norm) {
@@ -359,6 +363,7 @@ static program_stage *add_merge(maker *m, program_stage *s) {
     if (s->told[PROGRAM_PAGES]) s->told[PROGRAM_PAGE_SUMS] = s->told[PROGRAM_PAGES] + n * (size_t)s->dim;
     *merge = *s;
     merge->what = PROGRAM_MERGE;
+    merge->way = program_way(PROGRAM_MERGE, 0, 0);
     merge->hears = !!s->told[PROGRAM_PAGES];
     merge->waits = !merge->hears;
     return merge;
@@ -534,11 +539,18 @@ static bool fit(const maker *m, k_program_args *a, size_t *shared_bytes) {
     return a->n_slots >= 2;
 }
 
+static size_t starts_bytes(const cuda_device *c) {
+    return (size_t)c->gpu.multiprocessors * PROGRAM_WARPS * sizeof(program_start);
+}
+/* Of one program's stages and streams, and of how its rings begin. */
+static size_t program_bytes(const cuda_device *c) { return (STARTS_AT + starts_bytes(c) + 255) / 256 * 256; }
+
 static bool send(cuda_device *c, int slot, const maker *m, k_program_args *a) {
-    uint8_t *to = c->programs + (size_t)slot * PROGRAM_BYTES;
+    uint8_t *to = c->programs + (size_t)slot * program_bytes(c);
     const size_t stages = (size_t)m->n_stages * sizeof *m->stages, streams = (size_t)m->n_streams * sizeof *m->streams;
     a->stages = (const program_stage *)(const void *)to;
     a->streams = (const program_stream *)(const void *)(to + STREAMS_AT);
+    a->starts = (program_start *)(void *)(to + STARTS_AT);
     a->met = c->program_met;
     a->told = c->program_told;
     a->area_bytes = AREA_BYTES;
@@ -546,6 +558,8 @@ static bool send(cuda_device *c, int slot, const maker *m, k_program_args *a) {
     a->n_stages = m->n_stages;
     return !cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to, m->stages, stages, c->stream), "cuda: a program") &&
            !cuda_noted(c, c->drv.copy_up((drv_ptr)(uintptr_t)to + STREAMS_AT, m->streams, streams, c->stream),
+                       "cuda: a program") &&
+           !cuda_noted(c, c->drv.fill((drv_ptr)(uintptr_t)a->starts, 0, starts_bytes(c), c->stream),
                        "cuda: a program") &&
            !cuda_noted(c, c->drv.stream_wait(c->stream), "cuda: waiting for the GPU");
 }
@@ -635,7 +649,7 @@ static qp_status ask_clusters(cuda_device *c, qp_error *err) {
 qp_status cuda_program_open(cuda_device *c, int programs, qp_error *err) {
     void *memory;
     if (c->gpu.major < 9 || !c->kernels[KERNEL_k_program_plain]) return QP_OK;
-    const size_t areas = 2 * (size_t)AREA_BYTES, bytes = areas + (size_t)programs * PROGRAM_BYTES;
+    const size_t areas = 2 * (size_t)AREA_BYTES, bytes = areas + (size_t)programs * program_bytes(c);
     ERR_TRY(ask_clusters(c, err));
     ERR_TRY(cuda_take(c, &memory, bytes + 64, err));
     c->program_told = memory;

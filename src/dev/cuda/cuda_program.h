@@ -10,8 +10,6 @@
 
 struct cuda_device;
 
-enum { PROGRAM_BYTES = 512 << 10 }; /* of one program's stages and streams in device memory */
-
 /* Device memory for `programs` of them, where the GPU has the kernel. The lock is held, here and below. */
 qp_status cuda_program_open(struct cuda_device *c, int programs, qp_error *err);
 void cuda_program_close(struct cuda_device *c);

@@ -11,14 +11,15 @@
 enum {
     PROGRAM_WARPS = 16,
     PROGRAM_THREADS = 32 * PROGRAM_WARPS,
-    PROGRAM_ROWS = 4,         /* of a step, at most */
-    PROGRAM_MOST_SLOTS = 6,   /* of a warp's ring, a unit each */
-    PROGRAM_MOST_HEADS = 8,   /* query heads of a KV head */
-    PROGRAM_PARTS = 4,        /* of a product */
-    PROGRAM_MOST_QUADS = 4,   /* of ATTEND_WARPS that attend, each to a page */
-    PROGRAM_FEW_QUADS = 2,    /* where memory is slower than they are: float16 */
-    PROGRAM_MERGE_PAGES = 64, /* of a head, that are looked for at once */
-    PROGRAM_TURNS = 2,        /* of what blocks of a cluster send each other */
+    PROGRAM_ROWS = 4,                       /* of a step, at most */
+    PROGRAM_MOST_SLOTS = 6,                 /* of a warp's ring, a unit each */
+    PROGRAM_MOST_HEADS = 8,                 /* query heads of a KV head */
+    PROGRAM_PARTS = 4,                      /* of a product */
+    PROGRAM_MOST_QUADS = 4,                 /* of ATTEND_WARPS that attend, each to a page */
+    PROGRAM_FEW_QUADS = 2,                  /* where memory is slower than they are: float16 */
+    PROGRAM_MERGE_PAGES = 64,               /* of a head, that are looked for at once */
+    PROGRAM_TURNS = 2,                      /* of what blocks of a cluster send each other */
+    PROGRAM_MOST_STREAMS = PROGRAM_THREADS, /* each has a thread that deals it */
 };
 
 enum { PROGRAM_PRODUCT, PROGRAM_ATTEND, PROGRAM_MERGE, PROGRAM_GATE, PROGRAM_EMBED };
@@ -32,10 +33,17 @@ enum { PROGRAM_FOUND, PROGRAM_PAGES, PROGRAM_PAGE_SUMS };
 /* A product's kind of units: all of one, or 0 for mixed ones. */
 #define PROGRAM_KIND(bits, group, scales) ((bits)*65536 + (group)*16 + (scales))
 
-/* Those of each family, for which there is a kernel: X(bits, group, scales). */
-#define PROGRAM_PLAIN(X) X(2, 128, PLAIN) X(4, 32, PLAIN) X(4, 128, PLAIN) X(8, 32, PLAIN)
+/* Those for which there is a kernel: X(bits, group, scales). Common ones are looked for first. */
+#define PROGRAM_COMMON(X) X(4, 32, PLAIN) X(4, 128, PLAIN)
+#define PROGRAM_RARE(X) X(8, 32, PLAIN) X(2, 128, PLAIN)
+#define PROGRAM_PLAIN(X) PROGRAM_COMMON(X) PROGRAM_RARE(X)
 /* Of floats, whose one row goes the way of several. */
 #define PROGRAM_FLOATS(X) X(8, 128, E4M3)
+
+/* Which function does a stage, in one word: what the stage is, or a product's kind and whether it has one row. */
+PACKED_INLINE int program_way(int what, int kind, int n_rows) {
+    return what != PROGRAM_PRODUCT ? -what : kind * 2 + (n_rows == 1);
+}
 
 /* Caches of codes: X(elements of a head, bits of keys, of values). */
 #define PROGRAM_CODED_CACHES(X) X(128, 8, 8) X(128, 6, 6) X(128, 6, 4) X(64, 8, 8) X(64, 6, 6) X(64, 6, 4)
@@ -48,8 +56,9 @@ typedef struct program_room {
 } program_room;
 
 typedef struct program_stage {
-    int32_t what, waits;      /* waits: how often blocks have met when it begins; 0: it need not wait for others */
-    int32_t kind, stream;     /* of a product: its units, and where they lie among the streams */
+    int32_t what, way;        /* way: program_way */
+    int32_t waits;            /* how often blocks have met when it begins; 0: it need not wait for others */
+    int32_t stream;           /* of a product: where its weights lie among the streams */
     int32_t is_normed, gates; /* the input is normed first; outputs of parts 0 and 1 become one */
     int32_t act, dim;         /* gates: the activation. attention: elements of a head */
     const float *norm_weight; /* [n_in] or NULL */
@@ -105,9 +114,30 @@ typedef struct program_share {
     int32_t first_unit, units; /* of a tile: the block's */
 } program_share;
 
+/* Where a warp's ring is: what is fetched next, and the slot that is read and filled next. */
+typedef struct program_warp {
+    const uint8_t *from;
+    uint32_t sizes;      /* in shared memory: bytes of the next unit of a slice whose units differ; 0: they do not */
+    int32_t left, bytes; /* units of the slice that are to be fetched; of the next one */
+    uint32_t jump;       /* from the end of the warp's slice of a tile to its next one */
+    int32_t slice_units;
+    int32_t tiles_left, next_part, stream; /* tiles of the part, this one too */
+    uint32_t slot, parity;
+    int32_t slice, group, group_shift; /* which the warp has, of 2 to the power of this groups */
+} program_warp;
+
+/* How a warp's ring begins, which is the same in all launches of a program: the first one leaves it for the others. */
+typedef struct program_start {
+    program_warp warp; /* once all slots have been filled */
+    const uint8_t *units[PROGRAM_MOST_SLOTS];
+    int32_t bytes[PROGRAM_MOST_SLOTS]; /* 0: nothing is left for the slot */
+    int32_t is_known, unused;
+} program_start;
+
 typedef struct k_program_args {
     const program_stage *stages;
     const program_stream *streams;
+    program_start *starts; /* [blocks][PROGRAM_WARPS] */
     uint32_t *met; /* [2], 0 between launches; then the area of the next one, and what the last one told in it; at
                       PROGRAM_BEST the greatest logit so far, 0 between launches */
     uint8_t *told; /* two areas */
@@ -126,18 +156,6 @@ typedef struct k_program_args {
 enum { PROGRAM_BEST = 4 };
 
 /* ---- shared memory: barriers, state, two stages, shares of streams, squares, scratch, rings ---- */
-
-/* Where a warp's ring is: what is fetched next, and the slot that is read and filled next. */
-typedef struct program_warp {
-    const uint8_t *from;
-    uint32_t sizes;      /* in shared memory: bytes of the next unit of a slice whose units differ; 0: they do not */
-    int32_t left, bytes; /* units of the slice that are to be fetched; of the next one */
-    uint32_t jump;       /* from the end of the warp's slice of a tile to its next one */
-    int32_t slice_units;
-    int32_t tiles_left, next_part, stream; /* tiles of the part, this one too */
-    uint32_t slot, parity;
-    int32_t slice, group, group_shift; /* which the warp has, of 2 to the power of this groups */
-} program_warp;
 
 /* One of a block's items of attention: some pages of a KV head. */
 typedef struct program_item {

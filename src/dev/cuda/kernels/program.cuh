@@ -110,11 +110,8 @@ __device__ __noinline__ void run_embed(int stage) {
         embed_rows<float>(s);
 }
 
-__device__ __forceinline__ void copy_words(void *to, const void *from, int bytes, int i, int step) {
-    for (; i < bytes / 16; i += step) ((uint4 *)to)[i] = __ldg((const uint4 *)from + i);
-}
-
-/* The next stage into shared memory, by one warp while it works; it is there behind its wait_copies. */
+/* A stage into shared memory, by one warp while it works; it is there behind its wait_copies. The first two are there
+ * from the beginning. */
 __device__ __forceinline__ void fetch_stage(const k_program_args &a, int i) {
     const int lane = thread_now() % 32;
     if (i < a.n_stages && lane < (int)sizeof(program_stage) / 16)
@@ -150,24 +147,24 @@ struct coded_caches {
     static __device__ __forceinline__ void merge(int i) { run_merge<rotated_pages>(i); }
 };
 
+/* One word tells which function it is: each question takes as long as several of its instructions. */
 template <class FAMILY, class CACHES> __device__ __forceinline__ void run_stage(int i) {
     const program_stage &s = stage_of(i);
-    if (agreed(s.what == PROGRAM_PRODUCT))
-        FAMILY::product(i, s.kind, s.is.product.n_rows == 1);
-    else if (agreed(s.what == PROGRAM_GATE))
+    const int way = s.way;
+    if (FAMILY::common_row(way, i)) return;
+    if (agreed(way == program_way(PROGRAM_ATTEND, 0, 0))) return CACHES::attend(s, i);
+    if (agreed(way == program_way(PROGRAM_MERGE, 0, 0))) return CACHES::merge(i);
+    if (FAMILY::rows(way, i) || FAMILY::rare_row(way, i)) return;
+    if (agreed(way == program_way(PROGRAM_GATE, 0, 0)))
         run_gate(i);
-    else if (agreed(s.what == PROGRAM_EMBED))
-        run_embed(i);
-    else if (agreed(s.what == PROGRAM_MERGE))
-        CACHES::merge(i);
     else
-        CACHES::attend(s, i);
+        run_embed(i);
 }
 
 /* The stage that the warp has come to; false: it was the last one. Nothing is kept in registers meanwhile: stages need
  * them all, and what would be saved for them must come back past a memory that is busy with weights. */
 template <class FAMILY, class CACHES> __device__ __forceinline__ bool walk_stage(const k_program_args &a) {
-    if (thread_now() / 32 == PROGRAM_WARPS - 1) fetch_stage(a, stage_now() + 1);
+    if (thread_now() / 32 == PROGRAM_WARPS - 1 && stage_now()) fetch_stage(a, stage_now() + 1);
     run_stage<FAMILY, CACHES>(stage_now());
     const int thread = thread_now(), next = stage_now() + 1;
     if (thread / 32 == PROGRAM_WARPS - 1) wait_copies<0>();
@@ -179,37 +176,50 @@ template <class FAMILY, class CACHES> __device__ __forceinline__ bool walk_stage
     return true;
 }
 
-template <class FAMILY, class CACHES> __device__ __forceinline__ void run_program(const k_program_args &a) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+/* area: which of the two words are told in, and how many the launch before has told in the other one. */
+__device__ __forceinline__ void make_state(const k_program_args &a, uint2 area) {
     program_state &state = state_of();
-    if (warp == 0) copy_words(&stage_of(0), a.stages, sizeof(program_stage), lane, 32);
-    if (threadIdx.x < PROGRAM_WARPS * PROGRAM_MOST_SLOTS)
-        barrier_init(shared_address(program_shared()) + threadIdx.x * 8, 1);
-    if (lane == 0) state.at[warp] = 0;
-    if (threadIdx.x == 0) {
-        state.n_streams = a.n_streams, state.has_slices = a.has_slices;
-        state.n_slots = a.n_slots, state.slot_bytes = a.slot_bytes;
-        state.batches = state.norms = 0;
-        state.squares = program_squares_at(a.n_streams), state.squares_bytes = a.squares_bytes;
-        state.scratch = program_scratch_at(a.n_streams, a.squares_bytes);
-        state.met = a.met;
-        state.told_shift = __ldcg(a.met + 2) ? a.area_bytes : 0; /* read here, for memory is busy behind rings */
-        state.told_before = (int64_t)__ldcg(a.met + 3) * 16;
-        state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.squares_bytes, a.scratch_bytes);
-        state.slice_shift = SLICES_SHIFT;
-        while (PACKED_SLICES >> state.slice_shift < (int)cluster_blocks()) state.slice_shift--;
-        barrier_init(shared_address(&state.sums_met), 1);
-        for (int i = 0; i < PROGRAM_TURNS; i++) {
-            barrier_init(shared_address(&state.ready[i]), (int)cluster_blocks());
-            barrier_init(shared_address(&state.squares_met[i]), 1);
-        }
+    state.n_streams = a.n_streams, state.has_slices = a.has_slices;
+    state.n_slots = a.n_slots, state.slot_bytes = a.slot_bytes;
+    state.batches = state.norms = 0;
+    state.squares = program_squares_at(a.n_streams), state.squares_bytes = a.squares_bytes;
+    state.scratch = program_scratch_at(a.n_streams, a.squares_bytes);
+    state.met = a.met;
+    state.told_shift = area.x ? a.area_bytes : 0;
+    state.told_before = (int64_t)area.y * 16;
+    state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.squares_bytes, a.scratch_bytes);
+    state.slice_shift = SLICES_SHIFT;
+    while (PACKED_SLICES >> state.slice_shift < (int)cluster_blocks()) state.slice_shift--;
+    barrier_init(shared_address(&state.sums_met), 1);
+    for (int i = 0; i < PROGRAM_TURNS; i++) {
+        barrier_init(shared_address(&state.ready[i]), (int)cluster_blocks());
+        barrier_init(shared_address(&state.squares_met[i]), 1);
     }
+}
+
+/* What is read is asked for in front of the weights, for memory is busy behind these. */
+template <class FAMILY, class CACHES> __device__ __forceinline__ void run_program(const k_program_args &a) {
+    const int stream = threadIdx.x, stage = threadIdx.x / 32, word = threadIdx.x % 32;
+    const bool has_word = stage < 2 && stage < a.n_stages && word < (int)sizeof(program_stage) / 16;
+    uint4 of_stage = {};
+    if (has_word) of_stage = __ldg((const uint4 *)(a.stages + stage) + word);
+    const uint2 area = __ldcg((const uint2 *)(a.met + 2));
+    program_stream mine = {};
+    if (stream < a.n_streams) mine = a.streams[stream];
+    const bool has_begun = take_start(a);
+    if (threadIdx.x == 0) make_state(a, area);
+    if (threadIdx.x % 32 == 0) state_of().at[threadIdx.x / 32] = 0;
+    if (has_word) ((uint4 *)&stage_of(stage))[word] = of_stage;
     barriers_made();
     __syncthreads();
-    for (int i = threadIdx.x; i < a.n_streams; i += PROGRAM_THREADS) deal_tiles(a.streams[i], i);
+    if (stream < a.n_streams) deal_tiles(mine, stream);
+    __syncwarp(); /* clusters meet by whole warps */
     cluster_sync();
-    start_ring();
-    forget_told(a.told + a.area_bytes - state.told_shift, state.told_before);
+    if (!has_begun)
+        make_start(a);
+    else if (a.has_slices)
+        take_slices();
+    forget_told(a.told + a.area_bytes - state_of().told_shift, state_of().told_before);
     __syncthreads();
     while (walk_stage<FAMILY, CACHES>(a)) {
     }

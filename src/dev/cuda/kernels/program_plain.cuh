@@ -8,31 +8,42 @@
 #include "program.cuh"
 
 struct plain_family {
-    template <class UNITS> static __device__ __forceinline__ void with(bool is_one, int stage) {
-        if (agreed(is_one))
-            run_product<UNITS, row_dot<UNITS>>(stage);
-        else
-            run_product<UNITS, rows_dot<UNITS>>(stage);
+    template <class UNITS> static __device__ __forceinline__ void one(int stage) {
+        run_product<UNITS, row_dot<UNITS>>(stage);
     }
-    /* One row goes the way of several, by blocks alone. */
-    template <class UNITS> static __device__ __forceinline__ void with_rows(bool is_one, int stage) {
-        if (agreed(is_one))
-            run_product<UNITS, rows_dot<UNITS, block_meets>>(stage);
-        else
-            run_product<UNITS, rows_dot<UNITS>>(stage);
+    template <class UNITS> static __device__ __forceinline__ void many(int stage) {
+        run_product<UNITS, rows_dot<UNITS>>(stage);
     }
-    static __device__ __forceinline__ void product(int stage, int kind, bool is_one) {
+    /* All return whether it was one of theirs. */
 #define X(bits, group, scales)                                                                                         \
-    if (agreed(kind == PROGRAM_KIND(bits, group, PACKED_##scales)))                                                    \
-        return with<same_units_one<bits, group>>(is_one, stage);
-        PROGRAM_PLAIN(X)
+    if (agreed(way == program_way(PROGRAM_PRODUCT, PROGRAM_KIND(bits, group, PACKED_##scales), 1)))                    \
+        return one<same_units_one<bits, group>>(stage), true;
+    static __device__ __forceinline__ bool common_row(int way, int stage) {
+        PROGRAM_COMMON(X)
+        if (agreed(way == program_way(PROGRAM_PRODUCT, 0, 1))) return one<mixed_units_one>(stage), true;
+        return false;
+    }
+    static __device__ __forceinline__ bool rare_row(int way, int stage) {
+        PROGRAM_RARE(X)
 #undef X
 #define X(bits, group, scales)                                                                                         \
-    if (agreed(kind == PROGRAM_KIND(bits, group, PACKED_##scales)))                                                    \
-        return with_rows<same_units<bits, group, PACKED_##scales>>(is_one, stage);
+    if (agreed(way == program_way(PROGRAM_PRODUCT, PROGRAM_KIND(bits, group, PACKED_##scales), 1)))                    \
+        return run_product<same_units<bits, group, PACKED_##scales>,                                                   \
+                           rows_dot<same_units<bits, group, PACKED_##scales>, block_meets>>(stage),                    \
+               true;
+        PROGRAM_FLOATS(X) /* as several do it, by blocks alone */
+#undef X
+        return false;
+    }
+    static __device__ __forceinline__ bool rows(int way, int stage) {
+#define X(bits, group, scales)                                                                                         \
+    if (agreed(way == program_way(PROGRAM_PRODUCT, PROGRAM_KIND(bits, group, PACKED_##scales), 0)))                    \
+        return many<same_units<bits, group, PACKED_##scales>>(stage), true;
+        PROGRAM_PLAIN(X)
         PROGRAM_FLOATS(X)
 #undef X
-        with<mixed_units_one>(is_one, stage);
+        if (agreed(way == program_way(PROGRAM_PRODUCT, 0, 0))) return many<mixed_units>(stage), true;
+        return false;
     }
 };
 

@@ -3,7 +3,7 @@
  * Used by program.cuh. Which units a warp multiplies is known before any activation is, so its ring runs on into the
  * stages that come: while blocks wait for each other the memory goes on working. A slot has a unit, which
  * comes with one copy in bulk; a barrier of the slot says when it is there. The warp that reads a slot is the one that
- * fills it again. */
+ * fills it again. How rings begin is found once, by a program's first launch. */
 #ifndef KERNELS_PROGRAM_RING_CUH
 #define KERNELS_PROGRAM_RING_CUH
 
@@ -58,18 +58,23 @@ __device__ __forceinline__ void deal_tiles(const program_stream &s, int stream) 
     program_share &to = share_of(stream);
     const int n_clusters = gridDim.x >> cluster_shift(), at = blockIdx.x >> cluster_shift();
     const int cluster = stream & 1 ? n_clusters - 1 - at : at, times = s.gates ? 2 : 1, n = s.all_tiles / times;
-    to.first = (int)((int64_t)cluster * n / n_clusters) * times;
-    to.end = (int)((int64_t)(cluster + 1) * n / n_clusters) * times;
+    const int first = (uint32_t)cluster * n / (uint32_t)n_clusters * times;
+    const int end = (uint32_t)(cluster + 1) * n / (uint32_t)n_clusters * times;
+    to.first = first, to.end = end;
     to.slices = s.slices, to.tile_bytes = s.tile_bytes, to.unit_bytes = s.unit_bytes, to.n_units = s.n_units;
     to.first_unit = packed_slice(block_slice(), s.n_units);
     to.units = packed_slice(block_slice() + (1 << state_of().slice_shift), s.n_units) - to.first_unit;
-    to.gates = s.gates, to.n_parts = to.ends[0] = 0;
-    int base = 0;
-    for (int part = 0; part < PROGRAM_PARTS && (s.gates ? part < times : base < to.end); base += s.n_tiles[part++]) {
-        if (!s.gates && base + s.n_tiles[part] <= to.first) continue;
-        to.tiles[to.n_parts] = s.tiles[part] + (int64_t)(to.first / times - (s.gates ? 0 : base)) * s.tile_bytes;
-        to.ends[to.n_parts++] = min(to.end, base + s.n_tiles[part]) - to.first;
+    to.gates = s.gates, to.ends[0] = 0;
+    int base = 0, n_parts = 0;
+#pragma unroll
+    for (int part = 0; part < PROGRAM_PARTS; part++) {
+        if (s.gates ? part < times : base < end && base + s.n_tiles[part] > first) {
+            to.tiles[n_parts] = s.tiles[part] + (int64_t)(first / times - (s.gates ? 0 : base)) * s.tile_bytes;
+            to.ends[n_parts++] = min(end, base + s.n_tiles[part]) - first;
+        }
+        base += s.n_tiles[part];
     }
+    to.n_parts = n_parts;
 }
 
 /* A group's tiles in one part of a share. */
@@ -191,9 +196,52 @@ struct weight_ring {
     }
 };
 
-/* Each warp's, once all shares are made. */
-__device__ __forceinline__ void start_ring() {
-    if (threadIdx.x % 32 == 0) {
+/* ---- how they begin ---- */
+
+__device__ __forceinline__ program_start &start_of(const k_program_args &a) {
+    return a.starts[blockIdx.x * PROGRAM_WARPS + threadIdx.x / 32];
+}
+
+/* Each warp's, as an earlier launch has left it: weights are on their way before anything else is known. False: there
+ * was none. */
+__device__ __forceinline__ bool take_start(const k_program_args &a) {
+    static_assert(sizeof(program_warp) % 16 == 0, "copied in words of 16 bytes");
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const program_start &from = start_of(a);
+    const uint32_t shared = shared_address(program_shared());
+    const uint32_t barrier = shared + (warp * PROGRAM_MOST_SLOTS + lane) * 8;
+    const bool is_slot = lane < a.n_slots;
+    const int is_known = __ldcg(&from.is_known), bytes = is_slot ? __ldcg(from.bytes + lane) : 0;
+    const uint64_t unit = is_slot ? __ldcg((const unsigned long long *)from.units + lane) : 0;
+    uint4 w = {0, 0, 0, 0};
+    if (lane < (int)sizeof(program_warp) / 16) w = __ldcg((const uint4 *)&from.warp + lane);
+    if (lane < PROGRAM_MOST_SLOTS) barrier_init(barrier, 1);
+    barriers_made();
+    if (!agreed(is_known)) return false;
+    if (bytes) {
+        const uint32_t rings = shared + program_ring_at(a.n_streams, a.squares_bytes, a.scratch_bytes);
+        store_shared4(barrier + PROGRAM_SLOTS_BYTES, bytes);
+        barrier_expect(barrier, bytes);
+        copy_bulk_once(rings + (warp * a.n_slots + lane) * a.slot_bytes, (const void *)unit, bytes, barrier,
+                       evict_first());
+    }
+    if (lane < (int)sizeof(program_warp) / 16) ((uint4 *)&state_of().warps[warp])[lane] = w;
+    return true;
+}
+
+/* What is in shared memory besides, once all shares are made. */
+__device__ __forceinline__ void take_slices() {
+    const weight_ring ring;
+    ring.ask_slice(ring.w.stream);
+    ring.ask_slice(ring.w.stream + 1);
+    wait_copies<0>();
+}
+
+/* Each warp's, once all shares are made, and what the next launches begin with. */
+__device__ __forceinline__ void make_start(const k_program_args &a) {
+    const int lane = threadIdx.x % 32;
+    program_start &to = start_of(a);
+    if (lane == 0) {
         program_warp none = {};
         none.stream = -1;
         none.slice = warp_slice(), none.group = warp_group(), none.group_shift = group_shift();
@@ -203,13 +251,18 @@ __device__ __forceinline__ void start_ring() {
     weight_ring ring;
     ring.ask_slice(0);
     ring.open_next();
+    int slot = 0;
 #pragma unroll 1
     do {
+        const bool is_any = ring.w.left > 0;
+        if (lane == 0) to.units[slot] = ring.w.from, to.bytes[slot] = is_any ? ring.w.bytes : 0;
+        slot++;
         ring.pay();
         ring.settle();
     } while (ring.barrier != ring.barriers);
     ring.w.parity = 0;
     ring.close();
+    if (lane == 0) to.warp = ring.w, to.is_known = true;
 }
 
 #endif
