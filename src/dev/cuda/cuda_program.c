@@ -200,6 +200,14 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
 /* Blocks of a cluster: one row is done by blocks by themselves. */
 static unsigned cluster_of(const maker *m) { return m->n_rows > 1 ? m->c->program_cluster : 1; }
 
+/* Blocks by themselves have all of the row's inputs. */
+static int staging_of(const packed_args *p, const k_norm_args *norm) {
+    if (p->n_rows != 1 || p->order || (norm && norm->rows)) return PROGRAM_ANY;
+    const bool is_short = program_keeps(p->n_units * PACKED_UNIT);
+    if (norm) return is_short ? PROGRAM_KEPT : PROGRAM_ANY;
+    return p->n_in != p->n_units * PACKED_UNIT ? PROGRAM_ANY : is_short ? PROGRAM_ONLY : PROGRAM_WHOLE;
+}
+
 /* The next launch as a stage, if it is a product of `x`; NULL: it is none, or cannot be one. */
 static program_stage *take_product(maker *m, const float *x, const k_norm_args *norm) {
     const packed_args *p = peek_product(m, x);
@@ -212,6 +220,7 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
     if (!s || !add_stream(m, p)) return NULL;
     s->way = program_way(PROGRAM_PRODUCT, kind->kind, p->n_rows);
     s->stream = m->n_streams - 1;
+    s->staging = staging_of(p, norm);
     s->is.product = *p;
     if (norm) {
         s->is_normed = true;

@@ -40,6 +40,10 @@ enum { PROGRAM_FOUND, PROGRAM_PAGES, PROGRAM_PAGE_SUMS };
 /* Of floats, whose one row goes the way of several. */
 #define PROGRAM_FLOATS(X) X(8, 128, E4M3)
 
+/* How the inputs of a product's only row become digits, where that can be told with one word: each thread has a piece
+ * at most that is normed, or one that is not; pieces as they come. */
+enum { PROGRAM_ANY, PROGRAM_KEPT, PROGRAM_ONLY, PROGRAM_WHOLE };
+
 /* Which function does a stage, in one word: what the stage is, or a product's kind and whether it has one row. */
 PACKED_INLINE int program_way(int what, int kind, int n_rows) {
     return what != PROGRAM_PRODUCT ? -what : kind * 2 + (n_rows == 1);
@@ -76,8 +80,8 @@ typedef struct program_stage {
     int32_t is_placed;            /* a product: inputs are told in the order of its weights */
     int32_t width;                /* a gate: of its rows */
     int32_t key_bits, value_bits; /* attention: of the cache's elements; 16: float16 */
+    int32_t staging;              /* a product of one row: PROGRAM_KEPT .. */
     program_room room;            /* a product */
-    int32_t unused;
     union {
         packed_args product;
         struct {
@@ -143,6 +147,7 @@ typedef struct k_program_args {
     uint8_t *told; /* two areas */
     int64_t area_bytes, told_bytes;
     int32_t n_stages, n_streams, has_slices;
+    int32_t planned;                      /* the stage whose pages are planned before the first one; -1: none */
     int32_t n_slots, slot_bytes;          /* of a ring */
     int32_t scratch_bytes, squares_bytes; /* squares: of one turn */
     /* The digest of the only row of logits, whose tiles are those of the last stream, where no more is asked than the

@@ -100,8 +100,7 @@ template <class T> __device__ __forceinline__ void embed_rows(const program_stag
         leave_result(s, 0, a.out, i, i, embedded<T>(a, embedded_id(a, row), i - row * dim));
     }
 }
-__device__ __noinline__ void run_embed(int stage) {
-    const program_stage &s = stage_of(stage);
+__device__ __forceinline__ void embed(const program_stage &s) {
     if (s.is.embed.type == PROGRAM_F16)
         embed_rows<f16>(s);
     else if (s.is.embed.type == PROGRAM_BF16)
@@ -155,10 +154,7 @@ template <class FAMILY, class CACHES> __device__ __forceinline__ void run_stage(
     if (agreed(way == program_way(PROGRAM_ATTEND, 0, 0))) return CACHES::attend(s, i);
     if (agreed(way == program_way(PROGRAM_MERGE, 0, 0))) return CACHES::merge(i);
     if (FAMILY::rows(way, i) || FAMILY::rare_row(way, i)) return;
-    if (agreed(way == program_way(PROGRAM_GATE, 0, 0)))
-        run_gate(i);
-    else
-        run_embed(i);
+    run_gate(i);
 }
 
 /* The stage that the warp has come to; false: it was the last one. Nothing is kept in registers meanwhile: stages need
@@ -197,30 +193,52 @@ __device__ __forceinline__ void make_state(const k_program_args &a, uint2 area) 
     }
 }
 
-/* What is read is asked for in front of the weights, for memory is busy behind these. */
-template <class FAMILY, class CACHES> __device__ __forceinline__ void run_program(const k_program_args &a) {
-    const int stream = threadIdx.x, stage = threadIdx.x / 32, word = threadIdx.x % 32;
-    const bool has_word = stage < 2 && stage < a.n_stages && word < (int)sizeof(program_stage) / 16;
-    uint4 of_stage = {};
-    if (has_word) of_stage = __ldg((const uint4 *)(a.stages + stage) + word);
-    const uint2 area = __ldcg((const uint2 *)(a.met + 2));
-    program_stream mine = {};
-    if (stream < a.n_streams) mine = a.streams[stream];
-    const bool has_begun = take_start(a);
-    if (threadIdx.x == 0) make_state(a, area);
-    if (threadIdx.x % 32 == 0) state_of().at[threadIdx.x / 32] = 0;
-    if (has_word) ((uint4 *)&stage_of(stage))[word] = of_stage;
+/* What a launch reads of memory before its weights are asked for. */
+struct program_begin {
+    ring_start ring;
+    uint2 area;
+    uint4 word;            /* of the first two stages, lane by lane, a warp for each */
+    program_stream stream; /* the thread's */
+
+    __device__ __forceinline__ explicit program_begin(const k_program_args &a)
+        : ring(a), area(__ldcg((const uint2 *)(a.met + 2))), word(), stream() {
+        if (has_word(a)) word = __ldg((const uint4 *)(a.stages + threadIdx.x / 32) + threadIdx.x % 32);
+        if ((int)threadIdx.x < a.n_streams) stream = a.streams[threadIdx.x];
+    }
+    static __device__ __forceinline__ bool has_word(const k_program_args &a) {
+        const int stage = threadIdx.x / 32;
+        return stage < 2 && stage < a.n_stages && threadIdx.x % 32 < sizeof(program_stage) / 16;
+    }
+};
+
+/* Until the first stage that is left to be walked. Called, not inlined: what lives here shall not be in registers, or
+ * on the stack, of what walks. */
+__device__ __noinline__ void begin_program(const k_program_args &a) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const program_begin begin(a);
+    if (lane < PROGRAM_MOST_SLOTS)
+        barrier_init(shared_address(program_shared()) + (warp * PROGRAM_MOST_SLOTS + lane) * 8, 1);
+    if (threadIdx.x == 0) make_state(a, begin.area);
+    if (begin.has_word(a)) ((uint4 *)&stage_of(warp))[lane] = begin.word;
     barriers_made();
     __syncthreads();
-    if (stream < a.n_streams) deal_tiles(mine, stream);
-    __syncwarp(); /* clusters meet by whole warps */
-    cluster_sync();
+    const bool has_begun = begin.ring.take(), embeds = stage_of(0).what == PROGRAM_EMBED;
+    if (embeds) embed(stage_of(0));
+    if (lane == 0) state_of().at[warp] = embeds;
+    if ((int)threadIdx.x < a.n_streams) deal_tiles(begin.stream, threadIdx.x);
+    __syncthreads();
+    if (cluster_blocks() > 1) cluster_sync();
     if (!has_begun)
         make_start(a);
     else if (a.has_slices)
         take_slices();
     forget_told(a.told + a.area_bytes - state_of().told_shift, state_of().told_before);
     __syncthreads();
+    if (embeds && threadIdx.x == 0 && stage_of(1).waits) add_release(a.met);
+}
+
+template <class FAMILY, class CACHES> __device__ __forceinline__ void run_program(const k_program_args &a) {
+    begin_program(a);
     while (walk_stage<FAMILY, CACHES>(a)) {
     }
     leave(a);

@@ -108,6 +108,11 @@ template <int GROUP> __device__ __forceinline__ void stage_only(const program_st
     put_only<GROUP>(r, v);
 }
 
+/* Whole warps of pieces of one row, as they come. */
+template <int GROUP> __device__ __forceinline__ void stage_whole(const program_stage &s, const product_room &r) {
+    stage_straight<GROUP, true, 3>(s, r);
+}
+
 /* Rows of inputs are whole warps of pieces. Loops over inputs are not unrolled: what runs once a stage must not push
  * the loop over units out of the instruction cache. */
 template <int GROUP, bool IS_ONE>
@@ -115,11 +120,9 @@ __device__ __forceinline__ void stage_plain(const program_stage &s, const produc
     const packed_args &a = s.is.product;
     constexpr int PIECES = IS_ONE ? 3 : 1;
     const int width = r.width;
-    const bool is_whole = agreed(a.n_in == a.n_units * PACKED_UNIT && !a.order), is_placed = agreed(s.is_placed);
-    const bool is_short = IS_ONE && agreed(program_keeps(width));
-    if (is_short && is_whole) return stage_only<GROUP>(s, r);
+    const bool is_placed = agreed(s.is_placed), is_short = IS_ONE && agreed(program_keeps(width));
     if (is_short && is_placed) return stage_straight<GROUP, IS_ONE, 1>(s, r);
-    if ((IS_ONE && is_whole) || is_placed) return stage_straight<GROUP, IS_ONE, PIECES>(s, r);
+    if (is_placed) return stage_straight<GROUP, IS_ONE, PIECES>(s, r);
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
         float v[1][8];
@@ -304,11 +307,21 @@ __device__ __forceinline__ bool stage_normed(const program_stage &s, const produ
         stage_laid<GROUP>(s, r);
     else if (is_sorted)
         stage_sorted<GROUP, MEETS>(s, r);
-    else if constexpr (MEETS::IS_ALONE)
-        stage_only_kept<GROUP>(s, r);
-    else
+    else if constexpr (!MEETS::IS_ALONE)
         stage_kept<GROUP>(s, r);
     return !MEETS::IS_ALONE && !is_laid && !is_sorted;
+}
+
+/* Likewise; common ways are told by one word. */
+template <int GROUP, class MEETS>
+__device__ __forceinline__ bool stage_inputs(const program_stage &s, const product_room &r) {
+    const int way = s.staging;
+    if (MEETS::IS_ALONE && agreed(way == PROGRAM_KEPT)) return stage_only_kept<GROUP>(s, r), false;
+    if (MEETS::IS_ALONE && agreed(way == PROGRAM_WHOLE)) return stage_whole<GROUP>(s, r), false;
+    if (MEETS::IS_ALONE && agreed(way == PROGRAM_ONLY)) return stage_only<GROUP>(s, r), false;
+    if (s.is_normed) return stage_normed<GROUP, MEETS>(s, r);
+    stage_plain<GROUP, MEETS::IS_ALONE>(s, r);
+    return false;
 }
 
 /* ---- results ---- */
@@ -429,11 +442,7 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
     if (warp == CLERK) batch.begin(n_rows, twice);
     result<IS_ONE> out;
     if (agreed(has_outputs<IS_ONE>(s, first, batch))) out.find(s, mine, batch);
-    bool has_met = false;
-    if (s.is_normed)
-        has_met = stage_normed<GROUP, MEETS>(s, r);
-    else
-        stage_plain<GROUP, IS_ONE>(s, r);
+    const bool has_met = stage_inputs<GROUP, MEETS>(s, r);
     const DOT dot(a, r);
     weight_ring ring;
     const int first_unit = packed_slice(ring.w.slice, a.n_units), end_unit = packed_slice(ring.w.slice + 1, a.n_units);

@@ -202,32 +202,43 @@ __device__ __forceinline__ program_start &start_of(const k_program_args &a) {
     return a.starts[blockIdx.x * PROGRAM_WARPS + threadIdx.x / 32];
 }
 
-/* Each warp's, as an earlier launch has left it: weights are on their way before anything else is known. False: there
- * was none. */
-__device__ __forceinline__ bool take_start(const k_program_args &a) {
-    static_assert(sizeof(program_warp) % 16 == 0, "copied in words of 16 bytes");
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const program_start &from = start_of(a);
-    const uint32_t shared = shared_address(program_shared());
-    const uint32_t barrier = shared + (warp * PROGRAM_MOST_SLOTS + lane) * 8;
-    const bool is_slot = lane < a.n_slots;
-    const int is_known = __ldcg(&from.is_known), bytes = is_slot ? __ldcg(from.bytes + lane) : 0;
-    const uint64_t unit = is_slot ? __ldcg((const unsigned long long *)from.units + lane) : 0;
-    uint4 w = {0, 0, 0, 0};
-    if (lane < (int)sizeof(program_warp) / 16) w = __ldcg((const uint4 *)&from.warp + lane);
-    if (lane < PROGRAM_MOST_SLOTS) barrier_init(barrier, 1);
-    barriers_made();
-    if (!agreed(is_known)) return false;
-    if (bytes) {
-        const uint32_t rings = shared + program_ring_at(a.n_streams, a.squares_bytes, a.scratch_bytes);
-        store_shared4(barrier + PROGRAM_SLOTS_BYTES, bytes);
-        barrier_expect(barrier, bytes);
-        copy_bulk_once(rings + (warp * a.n_slots + lane) * a.slot_bytes, (const void *)unit, bytes, barrier,
-                       evict_first());
+/* What an earlier launch has left of a warp's ring: asked for before anything else is known, in registers. */
+struct ring_start {
+    int is_known, bytes; /* of the lane's slot */
+    uint64_t unit;
+    uint4 word; /* of program_warp */
+
+    __device__ __forceinline__ explicit ring_start(const k_program_args &a) : bytes(0), unit(0) {
+        const int lane = threadIdx.x % 32;
+        const program_start &from = start_of(a);
+        is_known = __ldcg(&from.is_known);
+        if (lane < a.n_slots) {
+            bytes = __ldcg(from.bytes + lane);
+            unit = __ldcg((const unsigned long long *)from.units + lane);
+        }
+        word = make_uint4(0, 0, 0, 0);
+        if (has_word()) word = __ldcg((const uint4 *)&from.warp + lane);
     }
-    if (lane < (int)sizeof(program_warp) / 16) ((uint4 *)&state_of().warps[warp])[lane] = w;
-    return true;
-}
+    static __device__ __forceinline__ bool has_word() {
+        static_assert(sizeof(program_warp) % 16 == 0, "copied in words of 16 bytes");
+        return threadIdx.x % 32 < sizeof(program_warp) / 16;
+    }
+    /* Weights are on their way; false: there was none. */
+    __device__ __forceinline__ bool take() const {
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const uint32_t barrier = shared_address(program_shared()) + (warp * PROGRAM_MOST_SLOTS + lane) * 8;
+        if (!agreed(is_known)) return false;
+        if (bytes) {
+            const program_state &state = state_of();
+            store_shared4(barrier + PROGRAM_SLOTS_BYTES, bytes);
+            barrier_expect(barrier, bytes);
+            copy_bulk_once(state.rings + (warp * state.n_slots + lane) * state.slot_bytes, (const void *)unit, bytes,
+                           barrier, evict_first());
+        }
+        if (has_word()) ((uint4 *)&state_of().warps[warp])[lane] = word;
+        return true;
+    }
+};
 
 /* What is in shared memory besides, once all shares are made. */
 __device__ __forceinline__ void take_slices() {
