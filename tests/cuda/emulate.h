@@ -184,6 +184,14 @@ template <class T> static inline T __shfl_xor_sync(unsigned lanes, T value, int 
     return __shfl_sync(lanes, value, (int)threadIdx.x % 32 ^ step);
 }
 
+static inline unsigned __reduce_max_sync(unsigned lanes, unsigned value) {
+    for (int step = 16; step; step /= 2) {
+        const unsigned other = __shfl_xor_sync(lanes, value, step);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
 /* ---- products of a warp ---- */
 
 struct f16;

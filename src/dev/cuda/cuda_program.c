@@ -205,7 +205,8 @@ static int staging_of(const packed_args *p, const k_norm_args *norm) {
     if (p->n_rows != 1 || p->order || (norm && norm->rows)) return PROGRAM_ANY;
     const bool is_short = program_keeps(p->n_units * PACKED_UNIT);
     if (norm) return is_short ? PROGRAM_KEPT : PROGRAM_ANY;
-    return p->n_in != p->n_units * PACKED_UNIT ? PROGRAM_ANY : is_short ? PROGRAM_ONLY : PROGRAM_WHOLE;
+    if (p->n_in != p->n_units * PACKED_UNIT || p->n_in > PROGRAM_MOST_PIECES * PROGRAM_THREADS * 8) return PROGRAM_ANY;
+    return is_short ? PROGRAM_ONLY : PROGRAM_WHOLE;
 }
 
 /* The next launch as a stage, if it is a product of `x`; NULL: it is none, or cannot be one. */

@@ -18,6 +18,7 @@ enum {
     PROGRAM_MOST_QUADS = 4,                 /* of ATTEND_WARPS that attend, each to a page */
     PROGRAM_FEW_QUADS = 2,                  /* where memory is slower than they are: float16 */
     PROGRAM_MERGE_PAGES = 64,               /* of a head, that are looked for at once */
+    PROGRAM_MOST_PIECES = 3,                /* of eight inputs that a thread stages at once */
     PROGRAM_TURNS = 2,                      /* of what blocks of a cluster send each other */
     PROGRAM_MOST_STREAMS = PROGRAM_THREADS, /* each has a thread that deals it */
 };

@@ -26,12 +26,11 @@ __device__ __forceinline__ unsigned long long rank_of(float logit, int id) {
     return logit == logit ? (unsigned long long)key << 32 | ~(uint32_t)id : 0;
 }
 
+/* The greatest of all lanes': of the upper halves first, then of those that have it. */
 __device__ __forceinline__ unsigned long long warp_first(unsigned long long x) {
-    for (int step = 16; step; step /= 2) {
-        const unsigned long long other = __shfl_xor_sync(ALL_LANES, x, step);
-        x = other > x ? other : x;
-    }
-    return x;
+    const uint32_t upper = __reduce_max_sync(ALL_LANES, (uint32_t)(x >> 32));
+    const uint32_t lower = __reduce_max_sync(ALL_LANES, x >> 32 == upper ? (uint32_t)x : 0);
+    return (unsigned long long)upper << 32 | lower;
 }
 
 /* The best of the logits that the block has made. */

@@ -108,9 +108,21 @@ template <int GROUP> __device__ __forceinline__ void stage_only(const program_st
     put_only<GROUP>(r, v);
 }
 
-/* Whole warps of pieces of one row, as they come. */
+/* Whole warps of pieces of one row, as they come, PROGRAM_MOST_PIECES at most. */
 template <int GROUP> __device__ __forceinline__ void stage_whole(const program_stage &s, const product_room &r) {
-    stage_straight<GROUP, true, 3>(s, r);
+    constexpr int PIECES = PROGRAM_MOST_PIECES;
+    float v[PIECES][8];
+    const float *low[PIECES], *high[PIECES];
+    int row[PIECES] = {}, k[PIECES];
+    bool needs[PIECES];
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        k[i] = (threadIdx.x + i * PROGRAM_THREADS) * 8, needs[i] = k[i] < r.width;
+        low[i] = s.is.product.x + k[i], high[i] = low[i] + 4;
+    }
+    if (!agreed(needs[0])) return;
+    hear_pieces<PIECES>(v, low, high, s.hears, needs, needs);
+    put_digits<GROUP, PIECES>(r, v, row, k, needs);
 }
 
 /* Rows of inputs are whole warps of pieces. Loops over inputs are not unrolled: what runs once a stage must not push
@@ -118,11 +130,12 @@ template <int GROUP> __device__ __forceinline__ void stage_whole(const program_s
 template <int GROUP, bool IS_ONE>
 __device__ __forceinline__ void stage_plain(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
-    constexpr int PIECES = IS_ONE ? 3 : 1;
+    constexpr int PIECES = IS_ONE ? PROGRAM_MOST_PIECES : 1;
     const int width = r.width;
     const bool is_placed = agreed(s.is_placed), is_short = IS_ONE && agreed(program_keeps(width));
+    const bool is_whole = IS_ONE && agreed(a.n_in == a.n_units * PACKED_UNIT && !a.order);
     if (is_short && is_placed) return stage_straight<GROUP, IS_ONE, 1>(s, r);
-    if (is_placed) return stage_straight<GROUP, IS_ONE, PIECES>(s, r);
+    if (is_placed || is_whole) return stage_straight<GROUP, IS_ONE, PIECES>(s, r);
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
         float v[1][8];
@@ -441,7 +454,8 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
     typename MEETS::batch batch(tiles, n_rows);
     if (warp == CLERK) batch.begin(n_rows, twice);
     result<IS_ONE> out;
-    if (agreed(has_outputs<IS_ONE>(s, first, batch))) out.find(s, mine, batch);
+    bool finishes = agreed(has_outputs<IS_ONE>(s, first, batch));
+    if (finishes) out.find(s, mine, batch);
     const bool has_met = stage_inputs<GROUP, MEETS>(s, r);
     const DOT dot(a, r);
     weight_ring ring;
@@ -457,14 +471,15 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
             }
             batch.put(r.part, y, i, ring.w.slice, n_rows, twice, i == ring.w.group);
         }
-        if (agreed(has_outputs<IS_ONE>(s, first, batch))) {
+        if (finishes) {
             batch.wait();
             out.store(s, r.part);
         } else {
             batch.pass(warp == CLERK);
         }
         if (!batch.next(tiles.end)) break;
-        if (agreed(has_outputs<IS_ONE>(s, first, batch))) out.find(s, mine, batch);
+        finishes = agreed(has_outputs<IS_ONE>(s, first, batch));
+        if (finishes) out.find(s, mine, batch);
         __syncthreads();
         if (warp == CLERK) batch.begin(n_rows, twice);
     }
