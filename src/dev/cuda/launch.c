@@ -89,7 +89,7 @@ qp_status launch_most_clusters(cuda_device *c, int *n, kernel_id kernel, unsigne
 bool launch_make_ready(cuda_device *c) {
     launch_queue *q = &c->queue;
     if (!q->is_travelling[q->filling]) return true;
-    if (cuda_noted(c, c->drv.event_wait(q->gone[q->filling]), "cuda: waiting for a copy")) return false;
+    if (cuda_noted(c, c->drv.event_wait(q->gone[q->filling]), "cuda: the GPU has failed")) return false;
     q->is_travelling[q->filling] = false;
     return true;
 }

@@ -38,8 +38,9 @@ __device__ __noinline__ void offer_best(const k_program_args &a) {
     const program_share &tiles = share_of(state_of().n_streams - 1);
     unsigned long long *room = (unsigned long long *)(program_shared() + state_of().scratch), best = 0;
     const int end = min(tiles.end * PACKED_ROWS, a.n_best);
-    for (int id = tiles.first * PACKED_ROWS + threadIdx.x; id < end; id += PROGRAM_THREADS) {
-        const unsigned long long rank = rank_of(__ldcg(a.logits + id), id);
+    for (int first = tiles.first * PACKED_ROWS; first < end; first += PROGRAM_THREADS) { /* as often in all warps */
+        const int id = first + (int)threadIdx.x;
+        const unsigned long long rank = id < end ? rank_of(__ldcg(a.logits + id), id) : 0;
         best = rank > best ? rank : best;
     }
     best = warp_first(best);
