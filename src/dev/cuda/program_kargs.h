@@ -148,7 +148,6 @@ typedef struct k_program_args {
     uint8_t *told; /* two areas */
     int64_t area_bytes, told_bytes;
     int32_t n_stages, n_streams, has_slices;
-    int32_t planned;                      /* the stage whose pages are planned before the first one; -1: none */
     int32_t n_slots, slot_bytes;          /* of a ring */
     int32_t scratch_bytes, squares_bytes; /* squares: of one turn */
     /* The digest of the only row of logits, whose tiles are those of the last stream, where no more is asked than the
