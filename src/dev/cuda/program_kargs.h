@@ -235,7 +235,7 @@ PACKED_INLINE int program_lay_room(program_room *r, int n_rows, int n_units, int
 PACKED_INLINE int program_token_warps(int dim, int bits) { return bits == 16 ? 1 : dim / 32; }
 /* A KV head's queries as operands of products: float16, or digits with a scale for each. */
 #define program_query_bytes(dim, key_bits)                                                                             \
-    ((key_bits) == 16 ? (dim)*PROGRAM_MOST_HEADS * 8 : (dim)*PROGRAM_MOST_HEADS * 2 + PROGRAM_MOST_HEADS * 4)
+    ((key_bits) == 16 ? (dim)*PROGRAM_MOST_HEADS * 4 : (dim)*PROGRAM_MOST_HEADS * 2 + PROGRAM_MOST_HEADS * 4)
 /* Groups of the quads' warps, the queries, the fresh token, norms, and heads on their way or results of the
  * warps. */
 PACKED_INLINE int program_attend_bytes(int dim, int key_bits, int value_bits, int heads, int quads) {

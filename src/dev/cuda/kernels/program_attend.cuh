@@ -35,7 +35,7 @@ template <class CACHE> struct page_stream {
     bool fetches;  /* there was a group whose keys were fetched: the one in front of `group` */
     bool is_clear; /* the next group to be attended to has been cleared */
     uint32_t slot;
-    int page, last, group, end;
+    int page, oldest, group, end; /* pages of the quad come down to the oldest one */
 
     __device__ __forceinline__ const k_decode_args &args() const { return stage.is.heads.attend; }
     __device__ __forceinline__ int pos() const { return item.span.position; }
@@ -55,9 +55,9 @@ template <class CACHE> struct page_stream {
         group = begin_of(page), end = end_of(page);
     }
     __device__ __forceinline__ void fetch_next_keys() {
-        while (page <= last && group >= end)
-            if ((page += stage.quads) <= last) open_page(args().pages[item.span.pages + page]);
-        fetches = page <= last;
+        while (page >= oldest && group >= end)
+            if ((page -= stage.quads) >= oldest) open_page(args().pages[item.span.pages + page]);
+        fetches = page >= oldest;
         if (fetches) {
             CACHE::fetch_keys(slot, k + (size_t)group * CACHE::KEYS);
             group += ATTEND_WARPS;
@@ -218,15 +218,21 @@ template <class CACHE> struct fresh_token {
     }
 };
 
-/* An item's pages by the quads in turns: the first groups of each warp. */
+/* The newest of an item's pages. */
+__device__ __forceinline__ int last_page(const program_item &item) {
+    return min(item.seen / PAGE_TOKENS + item.behind - 1, item.span.position / PAGE_TOKENS);
+}
+
+/* An item's pages by the quads in turns, the newest one first, which is seldom full: as the last one its few groups
+ * would be waited for by themselves. The first groups of each warp. */
 template <class CACHE> __device__ __forceinline__ void start_pages(page_stream<CACHE> &s, const attend_room &r) {
     const program_item &item = s.item;
-    const int base = item.seen / PAGE_TOKENS, quad = quad_of_warp();
+    const int quad = quad_of_warp();
     s.slot = r.rings + threadIdx.x / 32 * (CACHE::KEYS + CACHE::VALUES);
-    s.page = base + item.first + quad;
-    s.last = min(base + item.behind - 1, s.pos() / PAGE_TOKENS);
+    s.page = last_page(item) - quad;
+    s.oldest = item.seen / PAGE_TOKENS + item.first;
     s.fetches = false;
-    if (s.page > s.last) return;
+    if (s.page < s.oldest) return;
     s.open_page(item.pages[quad]);
     s.fetch_next_keys();
     s.fetch_their_values();
@@ -240,7 +246,7 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
     const k_decode_args &a = stage.is.heads.attend;
     const int shares = a.n_heads / a.n_kv_heads;
     const fresh_token<CACHE> fresh{r.fresh, s.pos()};
-    for (int page = item.seen / PAGE_TOKENS + item.first + quad_of_warp(); page <= s.last; page += stage.quads) {
+    for (int page = last_page(item) - quad_of_warp(); page >= s.oldest; page -= stage.quads) {
         typename CACHE::state h;
         h.clear();
         const int stop = s.end_of(page);
@@ -356,13 +362,14 @@ __device__ __forceinline__ void plan_item(const program_stage &s, program_item &
     if (quad < 2 * half)
         item.angles[quad] = __ldg((quad < half ? rope.cos : rope.sin - half) + (int64_t)span.row * half + quad);
     if (quad >= PROGRAM_MOST_QUADS) return;
-    const int seen = first_seen(span.position, a.window, a.chunk), page = seen / PAGE_TOKENS + first + quad;
-    item.pages[quad] = page <= span.position / PAGE_TOKENS ? a.pages[span.pages + page] : 0;
+    const int seen = first_seen(span.position, a.window, a.chunk), behind = min(end - pair * a.n_splits, a.n_splits);
+    const int page = min(seen / PAGE_TOKENS + behind - 1, span.position / PAGE_TOKENS) - quad;
+    item.pages[quad] = page >= seen / PAGE_TOKENS + first ? a.pages[span.pages + page] : 0;
     if (quad) return;
     item.span = span;
     item.begin = begin, item.end = end;
-    item.first = first, item.behind = min(end - pair * a.n_splits, a.n_splits);
-    item.next = number + item.behind - first, item.seen = seen;
+    item.first = first, item.behind = behind;
+    item.next = number + behind - first, item.seen = seen;
     item.kv_head = pair % a.n_kv_heads, item.index = index;
 }
 
