@@ -136,6 +136,7 @@ static inline void barriers_made() {}
 void barrier_expect(uint32_t b, int bytes);
 void barrier_wait(uint32_t b, uint32_t parity);
 void copy_bulk_once(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy);
+void prefetch_bulk(const void *from, int bytes);
 void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy, bool wanted);
 
 uint32_t cluster_rank();

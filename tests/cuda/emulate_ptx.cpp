@@ -104,6 +104,12 @@ static void check_same(uint8_t (*slots)[EMULATED_SLOT]) {
         if (memcmp(slots[0], slots[i], EMULATED_SLOT)) emulate_fault("lanes ask for different copies");
 }
 
+void prefetch_bulk(const void *from, int bytes) {
+    if ((uintptr_t)from % 16 || bytes % 16 || bytes <= 0) emulate_fault("a prefetch in bulk is not aligned");
+    const volatile uint8_t *all = (const volatile uint8_t *)from; /* it is somebody's memory: sanitizers see to that */
+    (void)all[0], (void)all[bytes - 1];
+}
+
 void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier, uint64_t policy, bool wanted) {
     uint64_t said[EMULATED_SLOT / sizeof(uint64_t)] = {to, (uintptr_t)from, (uint64_t)bytes, barrier, wanted};
     emulate_meet(check_same, said, sizeof said);

@@ -396,7 +396,7 @@ static const float *take_attention(maker *m) {
         return NULL;
     program_stage *s = add_stage(m, PROGRAM_ATTEND);
     if (!s) return NULL;
-    s->dim = kind->dim, s->key_bits = kind->key_bits, s->value_bits = kind->value_bits;
+    s->dim = kind->dim, s->key_bits = (int16_t)kind->key_bits, s->value_bits = (int16_t)kind->value_bits;
     s->n_spans = (int)head->grid[2];
     s->is.heads.attend = *a;
     s->is.heads.rope = *rope;
@@ -461,6 +461,16 @@ static bool take_embed(maker *m) {
     return true;
 }
 
+/* While results of attention come, weights of what follows the product that reads them do: where each block has pages
+ * they all ask for them, and wait for whoever merges; otherwise those that have none. */
+static void look_ahead(const maker *m, program_stage *product, const program_stage *follows) {
+    const program_stage *s = product;
+    while (s->what != PROGRAM_ATTEND) s--;
+    if (m->n_rows != 1 || !follows->gates) return;
+    product->ahead = (int16_t)follows->stream;
+    product->is_ahead_by_all = s->is.heads.attend.n_splits >= m->c->gpu.multiprocessors / s->is.heads.attend.n_kv_heads;
+}
+
 static bool take_layer(maker *m) {
     program_stage *last;
     int first = m->n_stages;
@@ -472,6 +482,7 @@ static bool take_layer(maker *m) {
     first = m->n_stages;
     norm = take_normed(m, &last);
     out = norm && norm->x == residual ? take_gate(m, first, last) : NULL;
+    if (out) look_ahead(m, &m->stages[first - 1], last);
     return out && take_added(m, out, residual);
 }
 

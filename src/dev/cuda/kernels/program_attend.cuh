@@ -430,7 +430,7 @@ template <int DIM, class CACHE> __device__ __noinline__ void run_attend(int stag
     const program_stage &s = stage_of(stage);
     if (!s.is_planned) plan_block(s);
     program_item *items = state_of().items;
-    if (items[0].begin >= items[0].end) return await_turn(s); /* nobody may come to the next meeting too early */
+    if (!has_items()) return await_turn(s); /* nobody may come to the next meeting too early */
     for (int which = 0;; which = 1) {
         attend_item<DIM, CACHE>(s, items[which], !which);
         const int next = items[which].next, end = items[0].end;

@@ -456,6 +456,7 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
     result<IS_ONE> out;
     bool finishes = agreed(has_outputs<IS_ONE>(s, first, batch));
     if (finishes) out.find(s, mine, batch);
+    if (IS_ONE && agreed(s.ahead && (s.is_ahead_by_all || !has_items()))) fetch_ahead(s.ahead);
     const bool has_met = stage_inputs<GROUP, MEETS>(s, r);
     const DOT dot(a, r);
     weight_ring ring;

@@ -23,6 +23,9 @@ __device__ __forceinline__ program_share &share_of(int stream) {
     return ((program_share *)(program_shared() + PROGRAM_SHARES))[stream];
 }
 
+/* Whether the block has something to attend to. */
+__device__ __forceinline__ bool has_items() { return state_of().items[0].begin < state_of().items[0].end; }
+
 /* ---- who has what ---- */
 
 enum { SLICES_SHIFT = 3, WARPS_SHIFT = 4 };
@@ -195,6 +198,20 @@ struct weight_ring {
         if (threadIdx.x % 32 == 0) state_of().warps[threadIdx.x / 32] = w;
     }
 };
+
+/* ---- ahead of them ---- */
+
+/* Of a gated product's weights, what rings have no room for, into the second cache: half of the warps for each part.
+ * Memory has nothing else to do while heads become results; once that product has begun it is behind. */
+__device__ __noinline__ void fetch_ahead(int stream) {
+    const program_share &s = share_of(stream);
+    const uint32_t warp = thread_now() / 32, part = warp % 2, piece = warp / 2;
+    const int skipped = state_of().n_slots * PROGRAM_WARPS / (2 * s.n_units), tiles = (s.end - s.first) / 2 - skipped;
+    if (tiles <= 0 || lane_now()) return;
+    const size_t left = (size_t)tiles * s.tile_bytes, most = PROGRAM_AHEAD_BYTES / 2;
+    const int bytes = (int)(left < most ? left : most) / (PROGRAM_WARPS / 2) / 16 * 16;
+    if (bytes) prefetch_bulk(s.tiles[part] + (size_t)skipped * s.tile_bytes + piece * bytes, bytes);
+}
 
 /* ---- how they begin ---- */
 

@@ -120,6 +120,10 @@ __device__ __forceinline__ void copy_bulk_once(uint32_t to, const void *from, in
                  "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
 }
+/* Into the second cache only: whole 16 bytes. */
+__device__ __forceinline__ void prefetch_bulk(const void *from, int bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 /* Asked for, if it is wanted, by one lane of a whole warp, all of whose lanes say the same: the barrier expects the
  * bytes, too. Chosen by the instruction, for then the compiler knows that there is only one. */
 __device__ __forceinline__ void copy_bulk_by_one(uint32_t to, const void *from, int bytes, uint32_t barrier,
