@@ -12,6 +12,8 @@ is left (break, exception, cancelled task, abandoned generator), when `with` or 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import dataclasses
 import threading
 import time
@@ -316,13 +318,8 @@ class Job:
             return
         loop = asyncio.get_running_loop()
         if not self._attach(loop):
-            elsewhere = self._loop
-            assert elsewhere is not None
-            if elsewhere.is_closed():  # nobody reads any more
-                await loop.run_in_executor(None, self._drain)
-            else:
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._until_ended(), elsewhere))
-            return
+            assert self._loop is not None
+            return await self._until_ended_on(self._loop)
         while self._end is None:
             if self._waiter is not None:  # its reader reads the end
                 future = loop.create_future()
@@ -335,6 +332,33 @@ class Job:
                     await self._waiter
                 finally:
                     self._waiter = None
+
+    async def _until_ended_on(self, elsewhere: asyncio.AbstractEventLoop) -> None:
+        """By the loop that reads the job. It may end at any time, before it does what it is asked here or in the middle
+        of it, and then tells nobody: so it is looked after."""
+        told: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+        def tell(task: asyncio.Task[None]) -> None:
+            failure = None if task.cancelled() else task.exception()
+            if failure is None:
+                told.set_result(None)
+            else:
+                told.set_exception(failure)
+
+        def start() -> None:
+            elsewhere.create_task(self._until_ended()).add_done_callback(tell)
+
+        with contextlib.suppress(RuntimeError):  # it has been closed
+            elsewhere.call_soon_threadsafe(start)
+        heard = asyncio.wrap_future(told)
+        while self._end is None:
+            if elsewhere.is_closed():  # nobody reads any more
+                await asyncio.get_running_loop().run_in_executor(None, self._drain)
+            elif heard.done():
+                heard.result()
+                await asyncio.sleep(BLINK)  # the loop is about to end: it has cancelled what it was asked for
+            else:
+                await asyncio.wait([heard], timeout=BLINK)
 
     def _drain(self) -> None:
         while self._end is None:

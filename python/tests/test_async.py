@@ -368,6 +368,19 @@ def test_cancel_from_another_thread_and_loop(tiny):
     assert not thread.is_alive()
 
 
+def test_cancel_when_the_readers_loop_does_nothing_more(tiny):
+    loop = asyncio.new_event_loop()
+    job = tiny.job("hello", **OPEN_END)
+    loop.run_until_complete(job.next_async(0))  # its reader from now on, which never runs again
+
+    async def main():
+        asyncio.get_running_loop().call_later(0.3, loop.close)
+        await job.cancel()
+        assert job.ended
+
+    run(main())
+
+
 def test_loops_leave_no_descriptors(tiny):
     def count():
         gc.collect()
