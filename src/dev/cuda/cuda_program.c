@@ -200,13 +200,12 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
 /* Blocks of a cluster: one row is done by blocks by themselves. */
 static unsigned cluster_of(const maker *m) { return m->n_rows > 1 ? m->c->program_cluster : 1; }
 
-/* Blocks by themselves have all of the row's inputs. */
-static int staging_of(const packed_args *p, const k_norm_args *norm) {
-    if (p->n_rows != 1 || p->order || (norm && norm->rows)) return PROGRAM_ANY;
-    const bool is_short = program_keeps(p->n_units * PACKED_UNIT);
-    if (norm) return is_short ? PROGRAM_KEPT : PROGRAM_ANY;
+/* Blocks by themselves have all of the row's inputs. lies: these lie in the scratch to be normed. */
+static int staging_of(const packed_args *p, bool is_normed, bool lies) {
+    if (p->n_rows != 1 || lies || p->order) return PROGRAM_ANY;
+    if (is_normed) return PROGRAM_KEPT;
     if (p->n_in != p->n_units * PACKED_UNIT || p->n_in > PROGRAM_MOST_PIECES * PROGRAM_THREADS * 8) return PROGRAM_ANY;
-    return is_short ? PROGRAM_ONLY : PROGRAM_WHOLE;
+    return program_keeps(p->n_in) ? PROGRAM_ONLY : PROGRAM_WHOLE;
 }
 
 /* The next launch as a stage, if it is a product of `x`; NULL: it is none, or cannot be one. */
@@ -221,7 +220,6 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
     if (!s || !add_stream(m, p)) return NULL;
     s->way = program_way(PROGRAM_PRODUCT, kind->kind, p->n_rows);
     s->stream = m->n_streams - 1;
-    s->staging = staging_of(p, norm);
     s->is.product = *p;
     if (norm) {
         s->is_normed = true;
@@ -239,6 +237,7 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
     }
     const int n_units = program_units(p->n_units, (int)cluster_of(m));
     const bool lies = norm && (p->order || norm->rows || !program_keeps(p->n_rows * n_units * PACKED_UNIT));
+    s->staging = staging_of(p, norm != NULL, lies);
     need(&m->scratch, program_lay_room(&s->room, p->n_rows, n_units, kind->sum, p->n_in, lies));
     need(&m->squares, p->n_rows * program_squares(p->n_units) * (int)sizeof(float));
     m->at += launch_bytes(head);

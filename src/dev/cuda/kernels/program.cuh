@@ -216,8 +216,7 @@ struct program_begin {
 __device__ __noinline__ void begin_program(const k_program_args &a) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const program_begin begin(a);
-    if (lane < PROGRAM_MOST_SLOTS)
-        barrier_init(shared_address(program_shared()) + (warp * PROGRAM_MOST_SLOTS + lane) * 8, 1);
+    if (lane < PROGRAM_MOST_SLOTS) barrier_init(slot_barriers(warp) + lane * 8, 1);
     if (threadIdx.x == 0) make_state(a, begin.area);
     if (begin.has_word(a)) ((uint4 *)&stage_of(warp))[lane] = begin.word;
     barriers_made();

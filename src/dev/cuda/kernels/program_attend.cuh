@@ -218,9 +218,13 @@ template <class CACHE> struct fresh_token {
     }
 };
 
-/* The newest of an item's pages. */
-__device__ __forceinline__ int last_page(const program_item &item) {
-    return min(item.seen / PAGE_TOKENS + item.behind - 1, item.span.position / PAGE_TOKENS);
+/* The newest of an item's pages: of a row at `position`, from the page that has `seen` to the one in front of `behind`
+ * of those that follow. */
+__device__ __forceinline__ int newest_page(int seen, int behind, int position) {
+    return min(seen / PAGE_TOKENS + behind - 1, position / PAGE_TOKENS);
+}
+__device__ __forceinline__ int newest_page(const program_item &item) {
+    return newest_page(item.seen, item.behind, item.span.position);
 }
 
 /* An item's pages by the quads in turns, the newest one first, which is seldom full: as the last one its few groups
@@ -229,7 +233,7 @@ template <class CACHE> __device__ __forceinline__ void start_pages(page_stream<C
     const program_item &item = s.item;
     const int quad = quad_of_warp();
     s.slot = r.rings + threadIdx.x / 32 * (CACHE::KEYS + CACHE::VALUES);
-    s.page = last_page(item) - quad;
+    s.page = newest_page(item) - quad;
     s.oldest = item.seen / PAGE_TOKENS + item.first;
     s.fetches = false;
     if (s.page < s.oldest) return;
@@ -246,7 +250,7 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
     const k_decode_args &a = stage.is.heads.attend;
     const int shares = a.n_heads / a.n_kv_heads;
     const fresh_token<CACHE> fresh{r.fresh, s.pos()};
-    for (int page = last_page(item) - quad_of_warp(); page >= s.oldest; page -= stage.quads) {
+    for (int page = newest_page(item) - quad_of_warp(); page >= s.oldest; page -= stage.quads) {
         typename CACHE::state h;
         h.clear();
         const int stop = s.end_of(page);
@@ -363,7 +367,7 @@ __device__ __forceinline__ void plan_item(const program_stage &s, program_item &
         item.angles[quad] = __ldg((quad < half ? rope.cos : rope.sin - half) + (int64_t)span.row * half + quad);
     if (quad >= PROGRAM_MOST_QUADS) return;
     const int seen = first_seen(span.position, a.window, a.chunk), behind = min(end - pair * a.n_splits, a.n_splits);
-    const int page = min(seen / PAGE_TOKENS + behind - 1, span.position / PAGE_TOKENS) - quad;
+    const int page = newest_page(seen, behind, span.position) - quad;
     item.pages[quad] = page >= seen / PAGE_TOKENS + first ? a.pages[span.pages + page] : 0;
     if (quad) return;
     item.span = span;

@@ -8,7 +8,6 @@
 #include "program_attend.cuh"
 
 enum { MERGE_EACH = PROGRAM_MERGE_PAGES / PROGRAM_WARPS, MERGE_HALVES = PROGRAM_MERGE_PAGES / 32 };
-enum { MERGE_TURN = 8 }; /* pages whose elements are read before they are added */
 
 /* A warp for 32 elements of a head. */
 struct plain_pages {
@@ -120,19 +119,14 @@ struct merged_pages {
         for (int i = 0; i < MERGE_HALVES; i++) {
             const int count = min(32, left - 32 * i);
             const float factor = exp2_fast(max[i] - most), *from = room + 32 * i * dim + d;
-#pragma unroll 1
-            for (int first = 0; first < count; first += MERGE_TURN) {
-                float v[MERGE_TURN][PAGES::EACH] = {};
+#pragma unroll 4
+            for (int p = 0; p < count; p++) {
+                float v[PAGES::EACH];
+                const float k = __shfl_sync(~0u, factor, p);
+                PAGES::load(v, from + p * dim);
+                sum = fmaf(k, __shfl_sync(~0u, total[i], p), sum);
 #pragma unroll
-                for (int p = 0; p < MERGE_TURN; p++)
-                    if (first + p < count) PAGES::load(v[p], from + (first + p) * dim);
-#pragma unroll
-                for (int p = 0; p < MERGE_TURN; p++) { /* pages behind the last one count nothing */
-                    const float k = __shfl_sync(~0u, factor, first + p);
-                    sum = fmaf(k, __shfl_sync(~0u, total[i], first + p), sum);
-#pragma unroll
-                    for (int j = 0; j < PAGES::EACH; j++) o[j] = fmaf(k, v[p][j], o[j]);
-                }
+                for (int j = 0; j < PAGES::EACH; j++) o[j] = fmaf(k, v[j], o[j]);
             }
         }
     }

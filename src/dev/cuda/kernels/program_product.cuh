@@ -93,24 +93,9 @@ __device__ __forceinline__ void stage_straight(const program_stage &s, const pro
     }
 }
 
-/* The same of one row of which each thread has a piece at most: what leaves no choice is not looked for. */
-template <int GROUP> __device__ __forceinline__ void put_only(const product_room &r, const float v[1][8]) {
-    const int row = 0, k = threadIdx.x * 8;
-    const bool is_any = k < r.width;
-    put_digits<GROUP, 1>(r, v, &row, &k, &is_any);
-}
-template <int GROUP> __device__ __forceinline__ void stage_only(const program_stage &s, const product_room &r) {
-    const float *low = s.is.product.x + threadIdx.x * 8;
-    const bool needs = (int)threadIdx.x * 8 < r.width;
-    if (!agreed(needs)) return;
-    float v[1][8];
-    hear_eight(v[0], low, low + 4, s.hears, needs, needs);
-    put_only<GROUP>(r, v);
-}
-
-/* Whole warps of pieces of one row, as they come, PROGRAM_MOST_PIECES at most. */
-template <int GROUP> __device__ __forceinline__ void stage_whole(const program_stage &s, const product_room &r) {
-    constexpr int PIECES = PROGRAM_MOST_PIECES;
+/* One row's pieces as they come, PIECES of a thread at most: what leaves no choice is not looked for. */
+template <int GROUP, int PIECES>
+__device__ __forceinline__ void stage_whole(const program_stage &s, const product_room &r) {
     float v[PIECES][8];
     const float *low[PIECES], *high[PIECES];
     int row[PIECES] = {}, k[PIECES];
@@ -246,7 +231,9 @@ template <int GROUP> __device__ __forceinline__ void stage_only_kept(const progr
     if (!agreed(k < r.width)) return;
     const float scale = norm_scale(add_blocks(r.squares, PROGRAM_WARPS), n, s.eps);
     norm_four(v[0], scale, w0), norm_four(v[0] + 4, scale, w1);
-    put_only<GROUP>(r, v);
+    const int row = 0;
+    const bool is_any = k < r.width;
+    put_digits<GROUP, 1>(r, v, &row, &k, &is_any);
 }
 
 /* Where weights have an order of their own a block needs all inputs, so it has all squares, too. */
@@ -330,8 +317,8 @@ template <int GROUP, class MEETS>
 __device__ __forceinline__ bool stage_inputs(const program_stage &s, const product_room &r) {
     const int way = s.staging;
     if (MEETS::IS_ALONE && agreed(way == PROGRAM_KEPT)) return stage_only_kept<GROUP>(s, r), false;
-    if (MEETS::IS_ALONE && agreed(way == PROGRAM_WHOLE)) return stage_whole<GROUP>(s, r), false;
-    if (MEETS::IS_ALONE && agreed(way == PROGRAM_ONLY)) return stage_only<GROUP>(s, r), false;
+    if (MEETS::IS_ALONE && agreed(way == PROGRAM_WHOLE)) return stage_whole<GROUP, PROGRAM_MOST_PIECES>(s, r), false;
+    if (MEETS::IS_ALONE && agreed(way == PROGRAM_ONLY)) return stage_whole<GROUP, 1>(s, r), false;
     if (s.is_normed) return stage_normed<GROUP, MEETS>(s, r);
     stage_plain<GROUP, MEETS::IS_ALONE>(s, r);
     return false;

@@ -23,6 +23,10 @@ __device__ __forceinline__ program_share &share_of(int stream) {
     return ((program_share *)(program_shared() + PROGRAM_SHARES))[stream];
 }
 
+/* The barrier of a warp's first slot; those of the others follow, 8 bytes each. */
+__device__ __forceinline__ uint32_t slot_barriers(uint32_t warp) {
+    return shared_address(program_shared()) + warp * PROGRAM_MOST_SLOTS * 8;
+}
 /* Whether the block has something to attend to. */
 __device__ __forceinline__ bool has_items() { return state_of().items[0].begin < state_of().items[0].end; }
 
@@ -114,7 +118,7 @@ struct weight_ring {
         slot_bytes = p.slot_bytes;
         w = p.warps[warp];
         ring = p.rings + warp * p.n_slots * slot_bytes;
-        barriers = shared_address(program_shared()) + warp * PROGRAM_MOST_SLOTS * 8;
+        barriers = slot_barriers(warp);
         behind = barriers + p.n_slots * 8;
         at = ring + w.slot * slot_bytes, barrier = barriers + w.slot * 8;
     }
@@ -243,7 +247,7 @@ struct ring_start {
     /* Weights are on their way; false: there was none. */
     __device__ __forceinline__ bool take() const {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        const uint32_t barrier = shared_address(program_shared()) + (warp * PROGRAM_MOST_SLOTS + lane) * 8;
+        const uint32_t barrier = slot_barriers(warp) + lane * 8;
         if (!agreed(is_known)) return false;
         if (bytes) {
             const program_state &state = state_of();
