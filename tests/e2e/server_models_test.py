@@ -272,7 +272,7 @@ class Inline(Case):
 
     def stream_that_waits(self):
         """What a stream gets that comes during a load, which another stream holds up."""
-        server = self.serve("--inline-model-loading", "--sse-ping-interval", "0.2")
+        server = self.serve("--inline-model-loading", "--sse-ping-interval", "0.05")
         with server.open_stream(prompt=PROMPT, max_tokens=1200, ignore_eos=True, stream=True,
                                 loop_detect_window=0):
             wait_until(lambda: server.metric("requests_running") == 1)
