@@ -3,7 +3,9 @@
  * http.c tells what happens on a connection; this thread closes what takes too long and cancels requests whose client
  * has gone. The HTTP library does not look at connections that it has suspended, and its timeouts start anew with every
  * byte, which is what a slow loris lives from: so both are done here, on the descriptors themselves. A connection is
- * ended by shutdown(), which the library then notices; it alone closes descriptors, after conns_close.
+ * ended by shutdown(), which the library then notices; it alone closes descriptors, after conns_close. One that is
+ * refused in the middle of its request lingers: our side is shut and what still comes is read and dropped, because a
+ * descriptor that is closed with bytes unread resets the connection, and a reset overtakes the answer.
  *
  * Events name a place in the table and a generation, because a descriptor may be closed and its number used again while
  * its event is on the way. */
@@ -23,6 +25,7 @@
 
 static const double TICK = 0.2;      /* seconds */
 static const double LOOK_PERIOD = 1; /* between two looks at an answer under way, at most: a system call each */
+static const double LINGERING = 2;   /* seconds that a refused client has to read why */
 
 typedef enum conn_state { CONN_FREE, CONN_IDLE, CONN_HEADER, CONN_BODY, CONN_BUSY } conn_state;
 
@@ -30,13 +33,14 @@ struct conn {
     uint32_t place, generation;
     conn_state state;
     int descriptor;
-    bool is_ending;      /* shut down: the library has yet to notice */
-    bool has_left;       /* the client has closed its side */
-    double since;        /* the state, or the last byte of the body */
-    double next_look;    /* at its answer */
-    int unsent;          /* bytes that the client's side has not taken, at the last look ... */
-    double unsent_since; /* ... and since when it has been exactly so many */
-    exchange *exchange;  /* of the current request; borrowed: http.c holds it until conns_end */
+    bool is_ending;       /* shut down: the library has yet to notice */
+    double lingers_until; /* refused, and shut down wholly then; 0: it is */
+    bool has_left;        /* the client has closed its side */
+    double since;         /* the state, or the last byte of the body */
+    double next_look;     /* at its answer */
+    int unsent;           /* bytes that the client's side has not taken, at the last look ... */
+    double unsent_since;  /* ... and since when it has been exactly so many */
+    exchange *exchange;   /* of the current request; borrowed: http.c holds it until conns_end */
     char peer[64];
 };
 
@@ -223,13 +227,23 @@ static void refuse_connection(conn *c, int status) {
     /* What does not fit at once is lost: this client was told enough. */
     const ssize_t ignored = send(c->descriptor, text, (size_t)all, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)ignored;
-    shut_down(c);
+    c->is_ending = true;
+    c->lingers_until = clock_now() + LINGERING;
+    shutdown(c->descriptor, SHUT_WR);
 }
 
 void conns_refuse(conns *all, conn *c, int status) {
     pthread_mutex_lock(&all->lock);
     if (!c->is_ending) refuse_connection(c, status);
     pthread_mutex_unlock(&all->lock);
+}
+
+bool conns_is_ending(conns *all, conn *c) {
+    if (!c) return false;
+    pthread_mutex_lock(&all->lock);
+    const bool is = c->is_ending;
+    pthread_mutex_unlock(&all->lock);
+    return is;
 }
 
 void conns_break_off(conns *all) {
@@ -282,10 +296,16 @@ static bool is_stalled(const conns *all, conn *c, double now) {
     return now - c->unsent_since > all->stall_timeout;
 }
 
+static void end_lingering(conn *c, double now) {
+    if (!c->lingers_until || now < c->lingers_until) return;
+    c->lingers_until = 0;
+    shut_down(c);
+}
+
 /* One connection at a tick; returns the request that must be cancelled for it, held. */
 static exchange *look_at(conns *all, conn *c, double now) {
     const double age = now - c->since;
-    if (c->is_ending) return NULL;
+    if (c->is_ending) return end_lingering(c, now), NULL;
     if (c->state == CONN_IDLE && age > all->idle_timeout) shut_down(c);
     if ((c->state == CONN_HEADER && age > all->header_timeout) || (c->state == CONN_BODY && age > all->body_timeout)) {
         all->counts.timeouts++;

@@ -34,8 +34,11 @@ void conns_begin(conns *all, conn *c, exchange *x);
 void conns_wait_body(conns *all, conn *c);
 void conns_wait_answer(conns *all, conn *c);
 void conns_end(conns *all, conn *c);
-/* Writes an answer past the HTTP library, which is in the middle of reading, and shuts the connection down. */
+/* Writes an answer past the HTTP library, which is in the middle of reading, and ends the connection: at the latest in
+ * two seconds, in which the client may read it and what it still sends is to be dropped. */
 void conns_refuse(conns *all, conn *c, int status);
+/* Is it to be ended, so that nothing that comes on it counts any more? */
+bool conns_is_ending(conns *all, conn *c);
 /* Closes every request as if its client had gone; nothing sleeps after this. */
 void conns_break_off(conns *all);
 /* Is a request on any connection? */

@@ -288,8 +288,9 @@ static enum MHD_Result begin(transport *t, struct MHD_Connection *connection, ex
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, show_header, &g);
     if (g.cost + strlen(url) > (size_t)t->server->config->max_header_bytes) {
         x->status = x->must_close ? 414 : 431;
-        if (c) conns_refuse(t->conns, c, x->status);
-        return MHD_NO; /* the library might not have the memory for an answer */
+        if (!c) return MHD_NO;
+        conns_refuse(t->conns, c, x->status); /* the library might not have the memory for an answer */
+        return MHD_YES;
     }
     const bool is_framed = check_frame(t, x, &g, version, c), is_let_in = is_framed && gate_check(r);
     if (c) conns_begin(t->conns, c, x);
@@ -312,7 +313,7 @@ static enum MHD_Result take_body(transport *t, struct MHD_Connection *connection
     if (is_over || x->body.failed) {
         x->status = 413;
         conns_refuse(t->conns, c, 413);
-        return MHD_NO;
+        return MHD_YES;
     }
     conns_wait_body(t->conns, c);
     return MHD_YES;
@@ -338,12 +339,20 @@ static bool hand_over(transport *t, exchange *x) {
     return true;
 }
 
+/* A piece of what is refused already, or its end. */
+static enum MHD_Result drop(size_t *bytes) {
+    const bool has_more = *bytes;
+    *bytes = 0;
+    return has_more ? MHD_YES : MHD_NO;
+}
+
 static enum MHD_Result on_access(void *user, struct MHD_Connection *connection, const char *url, const char *method,
                                  const char *version, const char *upload, size_t *upload_bytes,
                                  void **request_context) {
     transport *t = user;
     exchange *x = *request_context;
     if (!x) return MHD_NO;
+    if (conns_is_ending(t->conns, conn_of(connection))) return drop(upload_bytes);
     if (!x->path) return begin(t, connection, x, url, method, version);
     if (*upload_bytes) return take_body(t, connection, x, upload, upload_bytes);
     if (!x->is_handed_over) {
