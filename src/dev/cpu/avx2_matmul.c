@@ -10,7 +10,7 @@
 typedef float elem;
 typedef __m256 vec;
 typedef __m256 acc;
-enum { LANES = 8, TILE_ROWS = 4, TILE_COLS = 3, PANEL_TILES = 32, STREAMS = 4, AS_CODED = 0 };
+enum { LANES = 8, TILE_ROWS = 4, TILE_COLS = 3, PANEL_TILES = 32, STREAMS = 4, AS_CODED = 0, PARKS_SUMS = 0 };
 
 static inline vec vec_load(const elem *from) { return _mm256_loadu_ps(from); }
 static inline acc acc_zero(void) { return _mm256_setzero_ps(); }

@@ -10,7 +10,7 @@
 
 typedef float elem;
 typedef __m512 vec;
-enum { LANES = 16, TILE_ROWS = 6, TILE_COLS = 4, PANEL_TILES = 24, STREAMS = 8, AS_CODED = 0 };
+enum { LANES = 16, TILE_ROWS = 6, TILE_COLS = 4, PANEL_TILES = 24, STREAMS = 8, AS_CODED = 0, PARKS_SUMS = 0 };
 
 static inline vec vec_load(const elem *from) { return _mm512_loadu_ps(from); }
 static inline acc vec_mac(acc a, vec x, vec w) { return _mm512_fmadd_ps(x, w, a); }

@@ -12,7 +12,7 @@
 
 typedef uint16_t elem;
 typedef __m512i vec;
-enum { LANES = 32, TILE_ROWS = 4, TILE_COLS = 6, PANEL_TILES = 16, STREAMS = 8, AS_CODED = 1 };
+enum { LANES = 32, TILE_ROWS = 4, TILE_COLS = 6, PANEL_TILES = 16, STREAMS = 8, AS_CODED = 1, PARKS_SUMS = 1 };
 
 static inline vec vec_load(const elem *from) { return _mm512_loadu_si512(from); }
 static inline acc vec_mac(acc a, vec x, vec w) { return _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)w); }
@@ -52,7 +52,7 @@ static inline vec from_16(quant_id type, __m512i bits) { return type == QUANT_F1
 /* Vectors of codes are made two at a time: 64 of them lie from `row` on, k is 0 or 32. */
 static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k, coded_by by) {
     if (is_coded(type)) return from_8(_mm512_loadu_si512(row), (int)k, halves_of(by.coded));
-    return from_16(type, _mm512_loadu_si512(row + 2 * k));
+    return type == QUANT_F16 ? bf16_of_f16_at(row + 2 * k) : _mm512_loadu_si512(row + 2 * k);
 }
 
 /* The first n lanes; the rest are zeros and their memory is not touched. */
@@ -76,7 +76,7 @@ static inline int64_t widen_codes(elem *to, const uint8_t *codes, int64_t n, con
 }
 static inline int64_t widen_halves(elem *to, const uint8_t *row, int64_t n) {
     int64_t k = 0;
-    for (; k + LANES <= n; k += LANES) _mm512_storeu_si512(to + k, bf16_of_f16(_mm512_loadu_si512(row + 2 * k)));
+    for (; k + LANES <= n; k += LANES) _mm512_storeu_si512(to + k, bf16_of_f16_at(row + 2 * k));
     return k;
 }
 

@@ -20,6 +20,7 @@ typedef struct cpu_ways {
     bool one_stream;
     size_t ahead; /* of one stream: bytes that it is told about in advance; 0: the processor fetches better by itself */
     bool pairs;   /* many rows multiply sums of two inputs (quant_pairs.inc) */
+    size_t first_cache, second_cache; /* bytes of a core's; 0: as many as every processor has */
 } cpu_ways;
 
 /* What one task computes: out[row][column] (+)= W[column] . x[row] + bias[column] for all rows and columns below. */

@@ -5,6 +5,7 @@
  * multiply-add, AMD's has twice. */
 #include "cpu.h"
 #include <string.h>
+#include <unistd.h>
 
 static bool has_all(const cpu_features *f) { return true; }
 static bool is_amd(const cpu_features *f) { return !strcmp(f->vendor, "AuthenticAMD"); }
@@ -84,8 +85,17 @@ qp_status cpu_level_find(int *index, const char *name, const cpu_features *featu
     return QP_OK;
 }
 
+/* The C library knows none on some processors. */
+static size_t cache_bytes(int name) {
+    const long bytes = sysconf(name);
+    return bytes > 0 ? (size_t)bytes : 0;
+}
+
 /* Of AMD's, those since Zen 5 have AVX-VNNI. */
 cpu_ways cpu_level_ways(const cpu_features *features) {
     enum { ZEN_5_AHEAD = 8192 };
-    return (cpu_ways){is_amd(features), is_amd(features) && features->avxvnni ? ZEN_5_AHEAD : 0, false};
+    return (cpu_ways){.one_stream = is_amd(features),
+                      .ahead = is_amd(features) && features->avxvnni ? ZEN_5_AHEAD : 0,
+                      .first_cache = cache_bytes(_SC_LEVEL1_DCACHE_SIZE),
+                      .second_cache = cache_bytes(_SC_LEVEL2_CACHE_SIZE)};
 }

@@ -213,6 +213,28 @@ static void check_cuts(device *d, world *w) {
 
 static void rows_do_not_know_each_other(void **state) { on_all_devices(check_cuts); }
 
+/* Sums that are parked while other rows use the caches: no bit may change. */
+static void check_caches(device *d, world *w) {
+    static const size_t caches[][2] = {{1 << 10, 8 << 10}, {3 << 10, 1 << 20}, {1 << 20, 1 << 10}};
+    const cpu_ways own = cpu_of(d)->ways;
+    float *whole[DEV_MATMUL_PARTS];
+    reset(w);
+    multiply(d, w, 0, w->shape.n_rows);
+    for (int p = 0; p < w->shape.n_parts; p++) whole[p] = mem_copy(w->out[p], out_floats(w, p), sizeof(float));
+    for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
+        cpu_of(d)->ways.first_cache = caches[i][0];
+        cpu_of(d)->ways.second_cache = caches[i][1];
+        reset(w);
+        multiply(d, w, 0, w->shape.n_rows);
+        for (int p = 0; p < w->shape.n_parts; p++)
+            assert_memory_equal(w->out[p], whole[p], out_floats(w, p) * sizeof(float));
+    }
+    cpu_of(d)->ways = own;
+    for (int p = 0; p < w->shape.n_parts; p++) mem_free(whole[p]);
+}
+
+static void caches_change_nothing(void **state) { on_all_devices(check_caches); }
+
 /* One thread and four. */
 static void threads_change_nothing(void **state) {
     for (int i = 0; level_name(i); i++) {
@@ -481,6 +503,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right),
         cmocka_unit_test(rows_do_not_know_each_other),
+        cmocka_unit_test(caches_change_nothing),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(places_change_nothing),
         cmocka_unit_test(gates_change_nothing),

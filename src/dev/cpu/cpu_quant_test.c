@@ -105,7 +105,9 @@ static void check_cuts(device *d, world *w, const dev_weight *weight) {
 
 /* Weights may be read in several ways, whatever this processor likes: no bit may change. */
 static void check_ways(device *d, world *w, const dev_weight *weight) {
-    static const cpu_ways ways[] = {{false, 0, true}, {true, 0, false}, {true, 4096, true}};
+    static const cpu_ways ways[] = {{.pairs = true},
+                                    {.one_stream = true, .first_cache = 1024, .second_cache = 8192},
+                                    {.one_stream = true, .ahead = 4096, .pairs = true}};
     static const int rows[] = {1, 6, 9, 15, 16, MOST_ROWS};
     enum { N_ROWS = sizeof rows / sizeof *rows };
     float whole[MOST_ROWS * MOST_OUT];

@@ -11,7 +11,7 @@
 typedef float elem;
 typedef float32x4_t vec;
 typedef float32x4_t acc;
-enum { LANES = 4, TILE_ROWS = 6, TILE_COLS = 4, PANEL_TILES = 24, STREAMS = 4, AS_CODED = 0 };
+enum { LANES = 4, TILE_ROWS = 6, TILE_COLS = 4, PANEL_TILES = 24, STREAMS = 4, AS_CODED = 0, PARKS_SUMS = 0 };
 
 static inline vec vec_load(const elem *from) { return vld1q_f32(from); }
 static inline acc acc_zero(void) { return vdupq_n_f32(0); }
