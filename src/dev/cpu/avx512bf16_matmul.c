@@ -47,8 +47,6 @@ static inline vec from_8(__m512i codes, int first, halves by) {
     return weave(lower, upper, first);
 }
 
-static inline vec from_16(quant_id type, __m512i bits) { return type == QUANT_F16 ? bf16_of_f16(bits) : bits; }
-
 /* Vectors of codes are made two at a time: 64 of them lie from `row` on, k is 0 or 32. */
 static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k, coded_by by) {
     if (is_coded(type)) return from_8(_mm512_loadu_si512(row), (int)k, halves_of(by.coded));
@@ -59,7 +57,8 @@ static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k, coded
 static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, int n, coded_by by) {
     const uint32_t lanes = (uint32_t)((1ull << n) - 1);
     if (is_coded(type)) return from_8(_mm512_maskz_loadu_epi8(lanes, row + k), 0, halves_of(by.coded));
-    return from_16(type, _mm512_maskz_loadu_epi16(lanes, row + 2 * k));
+    const __m512i bits = _mm512_maskz_loadu_epi16(lanes, row + 2 * k);
+    return type == QUANT_F16 ? bf16_of_f16(bits) : bits;
 }
 
 /* Whole steps of codes; returns where they end. Stores might change tables that are read from memory, as far as

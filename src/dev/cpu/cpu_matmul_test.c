@@ -194,19 +194,24 @@ static void check_values(device *d, world *w) {
 
 static void products_are_right(void **state) { on_all_devices(check_values); }
 
-/* The same rows again in pieces of 1, 3, 5 ..., read in either way: no bit may change. */
-static void check_cuts(device *d, world *w) {
-    static const int pieces[] = {1, 3, 5, 18, 65, 1};
+typedef struct again {
+    int piece; /* rows */
+    cpu_ways ways;
+} again;
+
+/* The same rows again, n times in pieces and in some way: no bit may change. */
+static void check_again(device *d, world *w, const again *times, size_t n) {
     const cpu_ways own = cpu_of(d)->ways;
     float *whole[DEV_MATMUL_PARTS];
     reset(w);
     multiply(d, w, 0, w->shape.n_rows);
     for (int p = 0; p < w->shape.n_parts; p++) whole[p] = mem_copy(w->out[p], out_floats(w, p), sizeof(float));
-    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+    for (size_t i = 0; i < n; i++) {
+        const int piece = times[i].piece;
         reset(w);
-        cpu_of(d)->ways = i % 2 ? (cpu_ways){0} : (cpu_ways){.one_stream = true, .ahead = 4096};
-        for (int row = 0; row < w->shape.n_rows; row += pieces[i])
-            multiply(d, w, row, w->shape.n_rows - row < pieces[i] ? w->shape.n_rows - row : pieces[i]);
+        cpu_of(d)->ways = times[i].ways;
+        for (int row = 0; row < w->shape.n_rows; row += piece)
+            multiply(d, w, row, w->shape.n_rows - row < piece ? w->shape.n_rows - row : piece);
         for (int p = 0; p < w->shape.n_parts; p++)
             assert_memory_equal(w->out[p], whole[p], out_floats(w, p) * sizeof(float));
     }
@@ -214,26 +219,23 @@ static void check_cuts(device *d, world *w) {
     for (int p = 0; p < w->shape.n_parts; p++) mem_free(whole[p]);
 }
 
+static void check_cuts(device *d, world *w) {
+    const cpu_ways alone = {.one_stream = true, .ahead = 4096}, others = {0};
+    const again times[] = {{1, alone}, {3, others}, {5, alone}, {18, others}, {65, alone}, {1, others}};
+    check_again(d, w, times, sizeof times / sizeof *times);
+}
+
 static void rows_do_not_know_each_other(void **state) { on_all_devices(check_cuts); }
 
-/* Sums that are parked while other rows use the caches: no bit may change. */
+/* Sums that are parked while other rows use the caches. */
 static void check_caches(device *d, world *w) {
     static const size_t caches[][2] = {{1 << 10, 8 << 10}, {3 << 10, 1 << 20}, {1 << 20, 1 << 10}};
-    const cpu_ways own = cpu_of(d)->ways;
-    float *whole[DEV_MATMUL_PARTS];
-    reset(w);
-    multiply(d, w, 0, w->shape.n_rows);
-    for (int p = 0; p < w->shape.n_parts; p++) whole[p] = mem_copy(w->out[p], out_floats(w, p), sizeof(float));
     for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
-        cpu_of(d)->ways.first_cache = caches[i][0];
-        cpu_of(d)->ways.second_cache = caches[i][1];
-        reset(w);
-        multiply(d, w, 0, w->shape.n_rows);
-        for (int p = 0; p < w->shape.n_parts; p++)
-            assert_memory_equal(w->out[p], whole[p], out_floats(w, p) * sizeof(float));
+        again once = {w->shape.n_rows, cpu_of(d)->ways};
+        once.ways.first_cache = caches[i][0];
+        once.ways.second_cache = caches[i][1];
+        check_again(d, w, &once, 1);
     }
-    cpu_of(d)->ways = own;
-    for (int p = 0; p < w->shape.n_parts; p++) mem_free(whole[p]);
 }
 
 static void caches_change_nothing(void **state) { on_all_devices(check_caches); }
