@@ -9,24 +9,29 @@ import sys
 import quipu
 
 
-async def user(generator: quipu.Generator, number: int) -> int:
+async def user(generator: quipu.Generator, number: int, heard: asyncio.Event) -> int:
     """Reads an answer; the tokens seen."""
     seen = 0
     async for event in generator.job(f"User {number} asks:", max_new_tokens=60, seed=number):
         seen += len(event.ids)
+        heard.set()  # the first text is there: who wanted no more leaves
         await asyncio.sleep(0)  # whatever a program does with a piece of text
     return seen
+
+
+async def leave(task: asyncio.Task[int], heard: asyncio.Event) -> None:
+    """Closes a user's connection as soon as text came over it, which ends the task that writes to it."""
+    await heard.wait()
+    task.cancel()
 
 
 async def main() -> None:
     generator = quipu.Generator(quipu.Model(sys.argv[1] if len(sys.argv) > 1 else "models/demo"), cache_tokens=32768)
     rng = random.Random(1)
-    tasks = [asyncio.ensure_future(user(generator, i)) for i in range(40)]
-    await asyncio.sleep(0.1)
-    leaving = rng.sample(tasks, 20)
-    for task in leaving:
-        task.cancel()  # a connection that is closed ends its task so
-    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    heard = [asyncio.Event() for _ in range(40)]
+    tasks = [asyncio.ensure_future(user(generator, i, each)) for i, each in enumerate(heard)]
+    leaving = [leave(tasks[i], heard[i]) for i in rng.sample(range(40), 20)]
+    ended = (await asyncio.gather(*tasks, *leaving, return_exceptions=True))[:len(tasks)]
     while generator.stats.jobs_running:
         await asyncio.sleep(0.01)
     stayed = sum(isinstance(each, int) for each in ended)
