@@ -39,7 +39,7 @@ static inline device *level_open(const char *level, int threads, bool exact, int
         if (dev_cpu_level_available("avx512vnni")) cpu_of(d)->matmul.grouped = cpu_quant_emulated.grouped;
         if (dev_cpu_level_available("avx512bf16")) {
             cpu_of(d)->matmul.prompts = cpu_prompts_emulated.prompts;
-            cpu_of(d)->matmul.fast[QUANT_F16] = cpu_matmul_emulated.fast[QUANT_F16];
+            cpu_of(d)->matmul.round_f16 = cpu_matmul_avx512bf16.round_f16;
         }
         snprintf(d->level, sizeof d->level, "%s", level);
     }

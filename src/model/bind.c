@@ -89,7 +89,7 @@ static qp_status bind_matrix(device *dev, dev_weight *out, const quant_matrix *m
     out->use = use;
     out->key = key;
     ERR_TRY(dev->ops->weight_pack(dev, out, err));
-    if (out->packed) give_back(source, m);
+    if (out->packed || out->data != m->parts[0]) give_back(source, m);
     return QP_OK;
 }
 

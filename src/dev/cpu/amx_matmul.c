@@ -4,10 +4,8 @@
  * to 16 rows, packed once per op in pairs of k; their product adds to a tile of 16 columns x 16 rows of sums. An
  * element's sum goes through k in ascending tiles whatever else is in its tile, so one row and many agree bit for
  * bit. Up to 16 rows stream the weights from where they lie; more go through amx_panel.inc, and amx_pack.inc brings
- * the activations into order. Float16 is rounded to BF16 on the way into tiles that are copied. The unit flushes
- * subnormals to zero. */
+ * the activations into order. The unit flushes subnormals to zero. */
 #include "amx_tiles.h"
-#include "avx512_bf16.h"
 #include "cpu.h"
 #include <string.h>
 
@@ -54,15 +52,13 @@ static const uint8_t *weights_at(const cpu_matmul_block *b, int64_t column, int6
     return (const uint8_t *)b->w->data + ((size_t)column * (size_t)b->w->n_in + (size_t)k) * 2;
 }
 
-static bool is_f16(const cpu_matmul_block *b) { return b->w->type->id == QUANT_F16; }
-
 /* Copies 32 of k of one column; what the matrix or the task does not have is zeros. */
 static void copy_line(uint8_t *to, const cpu_matmul_block *b, int64_t column, int64_t k) {
     const int64_t n = least(DEPTH, b->w->n_in - k);
     const __mmask32 lanes = (__mmask32)(n == DEPTH ? ~0u : (1u << n) - 1);
     const bool exists = column < b->column + b->n_columns;
     const __m512i line = exists ? _mm512_maskz_loadu_epi16(lanes, weights_at(b, column, k)) : _mm512_setzero_si512();
-    _mm512_store_si512(to, is_f16(b) ? bf16_of_f16(line) : line);
+    _mm512_store_si512(to, line);
 }
 
 /* For tiles that are loaded after it. */
@@ -94,7 +90,7 @@ static void stream_columns(const cpu_matmul_block *b, int64_t column) {
         _tile_loadd(6, x, x_stride);
         const bool is_whole = whole && (t + 1) * DEPTH <= n_in;
         if (is_whole) fetch(w, row_bytes, (size_t)t * 2 * DEPTH);
-        if (is_whole && !is_f16(b)) {
+        if (is_whole) {
             _tile_loadd(4, w + t * 2 * DEPTH, row_bytes);
         } else {
             uint8_t *kept = s->kept + t % 2 * TILE_BYTES; /* one is written while the other is loaded */
@@ -134,4 +130,4 @@ static const cpu_matmul_kernel kernel = {
     .run = run,
 };
 
-const cpu_matmul_ops cpu_matmul_amx = {.fast = {[QUANT_F16] = &kernel, [QUANT_BF16] = &kernel}};
+const cpu_matmul_ops cpu_matmul_amx = {.fast = {[QUANT_BF16] = &kernel}};

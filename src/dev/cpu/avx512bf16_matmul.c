@@ -1,11 +1,10 @@
 /* avx512bf16_matmul.c — weights of 16 and 8 bits times activations rounded to BF16, by dot products of pairs.
  *
- * The walk over tiles is tiles_matmul.inc; a vector is 32 BF16 values. BF16 weights are used as they are stored,
- * float16 is rounded to it. BF16 holds every float of 8 bits, so codes become BF16 by two tables of 128 bytes, the sign
- * aside, and sums are scaled. Exact precision and the other formats keep the kernels of avx512. The instruction flushes
- * subnormal numbers to zero, of which no code and no float16 is one. */
+ * The walk over tiles is tiles_matmul.inc; a vector is 32 BF16 values. BF16 weights are used as they are stored, those
+ * of float16 as rounded.c leaves them. BF16 holds every float of 8 bits, so codes become BF16 by two tables of 128
+ * bytes, the sign aside, and sums are scaled. Exact precision and the other formats keep the kernels of avx512. The
+ * instruction flushes subnormal numbers to zero, of which no code and no float16 is one. */
 #include "avx512_acc.h"
-#include "avx512_bf16.h"
 #include "coded.h"
 #include "cpu.h"
 #include <string.h>
@@ -50,15 +49,14 @@ static inline vec from_8(__m512i codes, int first, halves by) {
 /* Vectors of codes are made two at a time: 64 of them lie from `row` on, k is 0 or 32. */
 static inline vec vec_weight(quant_id type, const uint8_t *row, int64_t k, coded_by by) {
     if (is_coded(type)) return from_8(_mm512_loadu_si512(row), (int)k, halves_of(by.coded));
-    return type == QUANT_F16 ? bf16_of_f16_at(row + 2 * k) : _mm512_loadu_si512(row + 2 * k);
+    return _mm512_loadu_si512(row + 2 * k);
 }
 
 /* The first n lanes; the rest are zeros and their memory is not touched. */
 static inline vec vec_weight_part(quant_id type, const uint8_t *row, int64_t k, int n, coded_by by) {
     const uint32_t lanes = (uint32_t)((1ull << n) - 1);
     if (is_coded(type)) return from_8(_mm512_maskz_loadu_epi8(lanes, row + k), 0, halves_of(by.coded));
-    const __m512i bits = _mm512_maskz_loadu_epi16(lanes, row + 2 * k);
-    return type == QUANT_F16 ? bf16_of_f16(bits) : bits;
+    return _mm512_maskz_loadu_epi16(lanes, row + 2 * k);
 }
 
 /* Whole steps of codes; returns where they end. Stores might change tables that are read from memory, as far as
@@ -73,16 +71,11 @@ static inline int64_t widen_codes(elem *to, const uint8_t *codes, int64_t n, con
     }
     return k;
 }
-static inline int64_t widen_halves(elem *to, const uint8_t *row, int64_t n) {
-    int64_t k = 0;
-    for (; k + LANES <= n; k += LANES) _mm512_storeu_si512(to + k, bf16_of_f16_at(row + 2 * k));
-    return k;
-}
 
 #define HAS_WIDEN
 static inline void widen(elem *to, const dev_weight *w, quant_id type, int64_t row) {
     const uint8_t *codes = (const uint8_t *)w->data + (size_t)row * bytes_of(type, w->n_in);
-    int64_t k = is_coded(type) ? widen_codes(to, codes, w->n_in, w->owned) : widen_halves(to, codes, w->n_in);
+    int64_t k = widen_codes(to, codes, w->n_in, w->owned);
     for (; k < w->n_in; k += LANES) {
         const int n = w->n_in - k < LANES ? (int)(w->n_in - k) : LANES;
         _mm512_storeu_si512(to + k, vec_weight_part(type, codes, k, n, (coded_by){.coded = w->owned}));
@@ -98,13 +91,28 @@ static inline void pack_row(elem *to, const float *x, int64_t n) {
     _mm256_mask_storeu_epi16(to + i, lanes, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, x + i)));
 }
 
+/* Nothing is subnormal on the way: every float16 is a normal number of float32. */
+static void round_f16(uint16_t *to, const uint8_t *from, int64_t n) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const __m512 low = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(from + 2 * i)));
+        const __m512 high = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(from + 2 * i + LANES)));
+        _mm512_storeu_si512(to + i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    }
+    for (; i < n; i += 16) {
+        const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1 : 0xFFFF);
+        const __m512 floats = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, from + 2 * i));
+        _mm256_mask_storeu_epi16(to + i, lanes, (__m256i)_mm512_cvtneps_pbh(floats));
+    }
+}
+
 #include "tiles_matmul.inc"
 
-TILES_KERNEL(f16, QUANT_F16);
 TILES_KERNEL(bf16, QUANT_BF16);
 TILES_KERNEL(codes, QUANT_FP8_E4M3);
 
 const cpu_matmul_ops cpu_matmul_avx512bf16 = {
-    .fast = {[QUANT_F16] = &kernel_f16, [QUANT_BF16] = &kernel_bf16},
+    .fast = {[QUANT_BF16] = &kernel_bf16},
     .coded_fast = {[QUANT_CODES_E4M3] = &kernel_codes, [QUANT_CODES_E5M2] = &kernel_codes},
+    .round_f16 = round_f16,
 };

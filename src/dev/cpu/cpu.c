@@ -5,6 +5,7 @@
 #include "coded.h"
 #include "cpu.h"
 #include "pack.h"
+#include "rounded.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include <stdio.h>
@@ -49,7 +50,9 @@ static qp_status weight_pack(device *d, dev_weight *w, qp_error *err) {
     const cpu_device *c = cpu_of(d);
     if (w->owned || w->use == DEV_USE_LOOKUP) return QP_OK;
     if (!d->exact && c->matmul.grouped) ERR_TRY(pack_weight(w, c->pool, c->cache, err));
-    return w->packed ? QP_OK : coded_open(w, c->matmul.coded, c->pool, err);
+    if (w->packed || rounded_is(w)) return QP_OK;
+    if (!d->exact && c->matmul.round_f16) ERR_TRY(rounded_open(w, c->matmul.round_f16, c->pool, c->cache, err));
+    return rounded_is(w) ? QP_OK : coded_open(w, c->matmul.coded, c->pool, err);
 }
 
 static void weights_end(device *d) { pack_cache_settle(cpu_of(d)->cache); }
@@ -57,6 +60,8 @@ static void weights_end(device *d) { pack_cache_settle(cpu_of(d)->cache); }
 static void weight_close(device *d, dev_weight *w) {
     if (w->packed)
         pack_free(w);
+    else if (rounded_is(w))
+        rounded_close(w);
     else
         coded_close(w);
     *w = (dev_weight){0};

@@ -86,6 +86,9 @@ typedef struct cpu_matmul_kernel {
     bool has_pairs; /* run looks at ways.pairs */
 } cpu_matmul_kernel;
 
+/* n numbers of float16, at any address, as the nearest BF16. */
+typedef void cpu_round_f16(uint16_t *to, const uint8_t *from, int64_t n);
+
 typedef struct cpu_matmul_ops {
     const cpu_matmul_kernel *fast[QUANT_PLAIN_COUNT], *exact[QUANT_PLAIN_COUNT]; /* fast falls back to exact */
     const cpu_matmul_kernel *unpacked;                                           /* any format that can be unpacked */
@@ -93,6 +96,7 @@ typedef struct cpu_matmul_ops {
     const cpu_matmul_kernel *coded[QUANT_CODES_COUNT], *coded_fast[QUANT_CODES_COUNT];
     const cpu_matmul_kernel *grouped; /* weights that pack.c has re-laid; NULL: none */
     const cpu_matmul_kernel *prompts; /* the same for rows of prompts; NULL: as all others */
+    cpu_round_f16 *round_f16;         /* for levels that multiply BF16 faster in `fast`; NULL: float16 stays */
 } cpu_matmul_ops;
 
 /* ---- row by row; pointers need no alignment beyond a float's ---- */

@@ -60,9 +60,8 @@ static const cpu_matmul_kernel *kernel_of_codes(const cpu_matmul_ops *ops, bool 
 static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, const dev_weight *w, bool is_prompt) {
     const quant_id type = w->type->id;
     if (w->packed) return is_prompt && ops->prompts ? ops->prompts : ops->grouped;
-    if (w->owned) return kernel_of_codes(ops, exact, w->owned);
-    if (type >= QUANT_PLAIN_COUNT) return ops->unpacked;
-    return !exact && ops->fast[type] ? ops->fast[type] : ops->exact[type];
+    if (type < QUANT_PLAIN_COUNT) return !exact && ops->fast[type] ? ops->fast[type] : ops->exact[type];
+    return w->owned ? kernel_of_codes(ops, exact, w->owned) : ops->unpacked;
 }
 
 /* NULL: as they come. */

@@ -51,7 +51,10 @@ static void embed_format(device *one, device *three, quant_id id, int dim) {
                id == QUANT_F32 ? 4 : 2);
     }
     memcpy(memory + 1, aligned, bytes);
-    const dev_weight table = {.type = type, .n_out = VOCABULARY, .n_in = dim, .data = memory + 1};
+    const dev_weight table = {.type = type,
+                              .n_out = VOCABULARY,
+                              .n_in = dim,
+                              .stored = quant_plain(type, VOCABULARY, dim, memory + 1, bytes)};
     const quant_matrix matrix = {.type = type, .n_out = VOCABULARY, .n_in = dim, .parts = {aligned}};
     float *out = mem_array(4 * (size_t)dim, sizeof *out);
     for (int t = 0; t < 2; t++) {

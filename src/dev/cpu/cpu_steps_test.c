@@ -119,7 +119,9 @@ static void learned_positions(device *one, device *three) {
     static const int32_t ids[] = {2, 0};
     float *table = random_floats(3 * DIM, 1, 9), *out = random_floats(2 * DIM, 1, 10),
           *before = mem_copy(out, 2 * DIM, 4);
-    const dev_weight w = {.type = quant_type_of(QUANT_F32), .n_out = 3, .n_in = DIM, .data = table};
+    const quant_type *type = quant_type_of(QUANT_F32);
+    const dev_weight w = {
+        .type = type, .n_out = 3, .n_in = DIM, .stored = quant_plain(type, 3, DIM, table, 3 * DIM * sizeof *table)};
     cpu_embed(three, &(embed_args){ids, 2, &w, out, 1, true});
     for (int i = 0; i < 2 * DIM; i++) assert_true(out[i] == before[i] + table[ids[i / DIM] * DIM + i % DIM]);
     mem_free(table);

@@ -6,9 +6,7 @@
 #include <string.h>
 
 static void embed(float *out, const dev_weight *table, int32_t id, float scale) {
-    const quant_matrix plain = quant_plain(table->type, table->n_out, table->n_in, table->data, 0);
-    const bool is_plain = table->type->id < QUANT_PLAIN_COUNT;
-    table->type->unpack_row(out, is_plain ? &plain : &table->stored, id);
+    table->stored.type->unpack_row(out, &table->stored, id);
     for (int64_t i = 0; i < table->n_in; i++) out[i] *= scale;
 }
 
