@@ -37,17 +37,18 @@ typedef struct dev_options {
  * weight_open and weight_pack, as is its key. */
 typedef enum dev_use {
     DEV_USE_PRODUCT,
+    DEV_USE_EXACT,  /* the same, of matmul_args that are exact */
     DEV_USE_TABLE,  /* products, and rows are looked up */
     DEV_USE_EXPERT, /* takes turns with others in products */
     DEV_USE_LOOKUP, /* rows are looked up, nothing else */
 } dev_use;
 
-/* A matrix as the device wants it: y = W x, W [n_out, n_in]. Plain formats stay in the mapping they came from, others
- * may be re-laid (weight_pack). */
+/* A matrix as the device wants it: y = W x, W [n_out, n_in]. Plain formats stay in the mapping they came from, or may
+ * be rounded as products would round them; others may be re-laid (weight_pack). */
 typedef struct dev_weight {
     const quant_type *type;
     int64_t n_out, n_in;
-    const void *data; /* part 0 of `stored` */
+    const void *data; /* part 0 of `stored`, or what that was rounded to */
     dev_use use;
     uint64_t key;        /* tells it from the model's others, if it may be kept in a file; 0: it may not */
     quant_matrix stored; /* as it came */
@@ -123,7 +124,7 @@ typedef struct matmul_args {
      * product. What the second's output holds afterwards is not said. */
     bool is_gated;
     activation act;
-    bool is_exact; /* no activation is rounded, whatever the device's precision */
+    bool is_exact; /* nothing is rounded, whatever the device's precision; such weights have DEV_USE_EXACT */
     /* Gated: the weight that the result is multiplied by in the next product of the device, if nothing else reads it.
      * The device may leave it where `out` points in an order of its own, and finds it there. NULL: others read it. */
     const dev_weight *next;

@@ -73,6 +73,7 @@ static void count(weights *w, const slot_row *row, const model_shape *shape, con
 dev_use weights_use(slot s, const model_shape *shape) {
     if (s == SLOT_POSITIONS) return DEV_USE_LOOKUP;
     if (s == SLOT_EMBED) return shape->tied ? DEV_USE_TABLE : DEV_USE_LOOKUP;
+    if (s == SLOT_ROUTER) return DEV_USE_EXACT;
     return slot_count(s) == SLOT_PER_EXPERT ? DEV_USE_EXPERT : DEV_USE_PRODUCT;
 }
 

@@ -2,6 +2,7 @@
  * positions. What a job gives must not depend on who else runs, on how its prompt is cut, on being preempted, or on
  * what it found in the cache. */
 #include "goldens.h"
+#include "model/model.h"
 
 enum { N_JOBS = 10, MOST_PROMPT = 500, MOST_NEW = 24 };
 
@@ -132,8 +133,30 @@ static void learned_positions_end(void **state) {
     qp_model_close(m);
 }
 
+/* A device may round weights of all other products when they come. */
+static void exact_products_tell_their_weights(void **state) {
+    int n_exact = 0;
+    for (size_t i = 0; i < HARNESS_COUNT(names); i++) {
+        char folder[512];
+        snprintf(folder, sizeof folder, QUIPU_SOURCE "/tests/golden/models/%s", names[i]);
+        if (access(folder, R_OK)) continue;
+        const model_options o = {.device.kind = "cpu"};
+        model *m;
+        qp_error err;
+        if (model_open(&m, folder, &o, &err) != QP_OK) fail_msg("%s", err.text);
+        for (const plan_op *op = m->plan.ops; op < m->plan.ops + m->plan.n_ops; op++)
+            for (int part = 0; op->kind == PLAN_MATMUL && part < op->n_parts; part++) {
+                assert_int_equal(op->parts[part].w->use == DEV_USE_EXACT, op->is_exact);
+                n_exact += op->is_exact;
+            }
+        model_close(m);
+    }
+    assert_true(n_exact > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_products_tell_their_weights),
         cmocka_unit_test(jobs_of_every_kind_are_alone),
         cmocka_unit_test(learned_positions_end),
     };

@@ -67,12 +67,12 @@ static void open_weight(device *d, dev_weight *weight, const world *w, dev_use u
 static bool rounds(const device *d) { return !d->exact && cpu_of((device *)d)->matmul.round_f16; }
 
 static void check_numbers(device *d, int n_out, int n_in) {
-    static const dev_use uses[] = {DEV_USE_PRODUCT, DEV_USE_TABLE, DEV_USE_EXPERT, DEV_USE_LOOKUP};
+    static const dev_use uses[] = {DEV_USE_PRODUCT, DEV_USE_TABLE, DEV_USE_EXPERT, DEV_USE_EXACT, DEV_USE_LOOKUP};
     world w = open_world(n_out, n_in);
     for (size_t i = 0; i < HARNESS_COUNT(uses); i++) {
         dev_weight weight;
         open_weight(d, &weight, &w, uses[i]);
-        if (rounds(d) && uses[i] != DEV_USE_LOOKUP)
+        if (rounds(d) && uses[i] != DEV_USE_LOOKUP && uses[i] != DEV_USE_EXACT)
             assert_is_rounded(&weight, &w);
         else
             assert_is_left_alone(&weight, &w);

@@ -148,7 +148,7 @@ static bool wants_tiles(const device *d, quant_id type, dev_use use) {
 }
 
 static bool may_pack(const cuda_device *c, dev_use use) {
-    return !c->head.exact && (use == DEV_USE_PRODUCT || use == DEV_USE_EXPERT) && c->kernels[KERNEL_k_matvec_mixed];
+    return !c->head.exact && use != DEV_USE_TABLE && use != DEV_USE_LOOKUP && c->kernels[KERNEL_k_matvec_mixed];
 }
 
 static void count_expert(cuda_device *c) {
