@@ -15,6 +15,7 @@ from web_kit import SHARED, PageKit, main
 
 PROGRAM = ""
 LIMIT = 200000  # gzipped bytes of the page
+LONG = 15000  # tokens of an answer that is stopped before its end
 
 
 class Serving(unittest.TestCase):
@@ -116,7 +117,7 @@ class Chatting(PageKit):
         self.assertEqual(self.asked()["messages"], [{"role": "user", "content": "Once upon a time"}])
 
     def test_stop_frees_the_job(self):
-        self.set(max_tokens=1900, ban_eos_token=True, loop_detect_window=0)
+        self.set(max_tokens=LONG, ban_eos_token=True, loop_detect_window=0)
         for how in ("key", "button"):
             self.say("Tell me a very long story")
             wait_until(self.jobs, 60)
@@ -131,7 +132,7 @@ class Chatting(PageKit):
             self.assertGreater(len(self.answer()), 3)
 
     def test_leaving_the_page_frees_the_job_and_keeps_what_was_said(self):
-        self.set(max_tokens=1900, ban_eos_token=True, loop_detect_window=0)
+        self.set(max_tokens=LONG, ban_eos_token=True, loop_detect_window=0)
         self.say("Tell me a very long story")
         wait_until(lambda: len(self.answer()) > 10 and self.jobs(), 60)
         with self.server.halted():  # until the page has kept what was said: a fast one would have said it all by then
@@ -236,7 +237,7 @@ class Chatting(PageKit):
         self.until("document.querySelectorAll('#list .row').length === 2")
 
     def test_two_answers_at_once(self):
-        self.set(max_tokens=1500, ban_eos_token=True, loop_detect_window=0)
+        self.set(max_tokens=LONG, ban_eos_token=True, loop_detect_window=0)
         self.say("a long story")
         wait_until(lambda: len(self.jobs()) == 1, 30)
         self.page.press("#prompt", "Control+k")
@@ -382,7 +383,7 @@ class Settings(PageKit):
 
 class Running(PageKit):
     def test_activity(self):
-        self.set(max_tokens=1900, ban_eos_token=True, loop_detect_window=0)
+        self.set(max_tokens=LONG, ban_eos_token=True, loop_detect_window=0)
         self.say("Tell me a very long story")
         wait_until(lambda: self.jobs(), 30)
         self.page.evaluate("location.hash = '#/activity'")
@@ -399,7 +400,7 @@ class Running(PageKit):
         self.page.click("#model")
         self.page.wait_for_selector("dialog .facts")
         text = self.page.inner_text("dialog")
-        for words in ("demo", "million", "2,048 tokens", "There are no other models"):
+        for words in ("demo", "million", "16,384 tokens", "There are no other models"):
             self.assertIn(words, text)
 
     def test_errors_in_words(self):
