@@ -452,7 +452,7 @@ class Cancel(unittest.TestCase):
         return events
 
     def test_T63_drain_lets_streams_end(self):
-        streams = [self.generate(300) for _ in range(4)]
+        streams = [self.generate(600) for _ in range(4)]
         wait_until(lambda: self.running() == 4)
         self.server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: self.server.get("/health/ready")[0] == 503)  # and no longer: streams end meanwhile
