@@ -84,8 +84,8 @@ class Shared:
 
     def server(self, auth):
         if auth not in self.servers:
-            # a thread leaves cores to the browser, which paints without a GPU
-            # Room for answers that last until they are stopped, however fast the machine.
+            # a thread leaves cores to the browser, which paints without a GPU; there is room for answers that last
+            # until they are stopped, however fast the machine
             self.servers[auth] = Server(os.path.abspath(sys.argv[1]), "--threads", "1", "--max-seq-len", "16384",
                                         "--context", "32768", auth=auth)
         return self.servers[auth]

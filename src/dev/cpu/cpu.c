@@ -50,10 +50,9 @@ static qp_status weight_pack(device *d, dev_weight *w, qp_error *err) {
     const cpu_device *c = cpu_of(d);
     if (w->owned || w->use == DEV_USE_LOOKUP) return QP_OK;
     if (!d->exact && c->matmul.grouped) ERR_TRY(pack_weight(w, c->pool, c->cache, err));
-    if (w->packed || rounded_is(w)) return QP_OK;
     if (!d->exact && w->use != DEV_USE_EXACT && c->matmul.round_f16)
         ERR_TRY(rounded_open(w, c->matmul.round_f16, c->pool, c->cache, err));
-    return rounded_is(w) ? QP_OK : coded_open(w, c->matmul.coded, c->pool, err);
+    return w->packed ? QP_OK : coded_open(w, c->matmul.coded, c->pool, err);
 }
 
 static void weights_end(device *d) { pack_cache_settle(cpu_of(d)->cache); }
