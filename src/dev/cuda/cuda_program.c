@@ -23,6 +23,7 @@ enum {
     MOST_TILES = 1 << 20, /* of a product: times blocks they are dealt out in 32 bits */
     STREAMS_AT = MOST_STAGES * (int)sizeof(program_stage),
     STARTS_AT = STREAMS_AT + MOST_STREAMS * (int)sizeof(program_stream),
+    MOST_STAGED = PROGRAM_MOST_PIECES * PROGRAM_THREADS * 8, /* inputs of a row that threads keep */
     NARROWEST = 512,       /* inputs: shorter rows are normed by fewer threads (cuda_rows.c) */
     AREA_BYTES = 64 << 20, /* of words that are told: of 32 layers of 4,096 with four rows they are 18 MiB */
     PAGES_PART = 2,        /* so far what is found in pages is told, too: of 8,192 tokens and one row 17 MiB */
@@ -156,11 +157,17 @@ static const packed_args *peek_product(const maker *m, const float *x) {
     return p->x == x ? p : NULL;
 }
 
+/* Whether a product's only row is heard as it comes and put in the order of the weights by those who hear it. */
+static bool scatters(const packed_args *p, bool is_normed) {
+    const int n = p->n_units * PACKED_UNIT;
+    return p->n_rows == 1 && p->places && (program_keeps(n) || (!is_normed && n <= MOST_STAGED));
+}
+
 /* Rows of n results of `of`, which nothing but the next launch reads: told in the order of its weights, if that is one
  * of their own. */
 static void tell_reader(maker *m, program_stage *s, int part, const float *of, int64_t n) {
     const packed_args *reader = peek_product(m, of);
-    s->places = reader ? reader->places : NULL;
+    s->places = reader && !scatters(reader, false) ? reader->places : NULL;
     s->told_stride = s->places ? (int64_t)reader->n_units * PACKED_UNIT : n;
     s->told[part] = tell(m, of, m->n_rows * s->told_stride, s->told_stride, s->places != NULL);
 }
@@ -202,10 +209,14 @@ static unsigned cluster_of(const maker *m) { return m->n_rows > 1 ? m->c->progra
 
 /* Blocks by themselves have all of the row's inputs. lies: these lie in the scratch to be normed. */
 static int staging_of(const packed_args *p, bool is_normed, bool lies) {
-    if (p->n_rows != 1 || lies || p->order) return PROGRAM_ANY;
+    if (p->n_rows != 1 || lies) return PROGRAM_ANY;
+    const bool is_short = program_keeps(p->n_units * PACKED_UNIT);
+    if (scatters(p, is_normed))
+        return is_normed ? PROGRAM_SCATTERED_KEPT : is_short ? PROGRAM_SCATTERED_ONLY : PROGRAM_SCATTERED;
+    if (p->order) return PROGRAM_ANY;
     if (is_normed) return PROGRAM_KEPT;
-    if (p->n_in != p->n_units * PACKED_UNIT || p->n_in > PROGRAM_MOST_PIECES * PROGRAM_THREADS * 8) return PROGRAM_ANY;
-    return program_keeps(p->n_in) ? PROGRAM_ONLY : PROGRAM_WHOLE;
+    if (p->n_in != p->n_units * PACKED_UNIT || p->n_in > MOST_STAGED) return PROGRAM_ANY;
+    return is_short ? PROGRAM_ONLY : PROGRAM_WHOLE;
 }
 
 /* The next launch as a stage, if it is a product of `x`; NULL: it is none, or cannot be one. */
@@ -236,9 +247,11 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
         hear(s);
     }
     const int n_units = program_units(p->n_units, (int)cluster_of(m));
-    const bool lies = norm && (p->order || norm->rows || !program_keeps(p->n_rows * n_units * PACKED_UNIT));
+    const bool is_put = scatters(p, norm != NULL) && !(norm && norm->rows);
+    const bool lies = norm && !is_put && (p->order || norm->rows || !program_keeps(p->n_rows * n_units * PACKED_UNIT));
     s->staging = staging_of(p, norm != NULL, lies);
     need(&m->scratch, program_lay_room(&s->room, p->n_rows, n_units, kind->sum, p->n_in, lies));
+    if (is_put) need(&m->scratch, n_units * PACKED_UNIT * (int)sizeof(float));
     need(&m->squares, p->n_rows * program_squares(p->n_units) * (int)sizeof(float));
     m->at += launch_bytes(head);
     return s;

@@ -43,8 +43,17 @@ enum { PROGRAM_FOUND, PROGRAM_PAGES, PROGRAM_PAGE_SUMS };
 #define PROGRAM_FLOATS(X) X(8, 128, E4M3)
 
 /* How the inputs of a product's only row become digits, where that can be told with one word: each thread has a piece
- * at most that is normed, or one that is not; pieces as they come. */
-enum { PROGRAM_ANY, PROGRAM_KEPT, PROGRAM_ONLY, PROGRAM_WHOLE };
+ * at most that is normed, or one that is not; pieces as they come; and the same where weights have an order of their
+ * own, in which they are put. */
+enum {
+    PROGRAM_ANY,
+    PROGRAM_KEPT,
+    PROGRAM_ONLY,
+    PROGRAM_WHOLE,
+    PROGRAM_SCATTERED_KEPT,
+    PROGRAM_SCATTERED_ONLY,
+    PROGRAM_SCATTERED,
+};
 
 /* Which function does a stage, in one word: what the stage is, or a product's kind and whether it has one row. */
 PACKED_INLINE int program_way(int what, int kind, int n_rows) {
@@ -227,9 +236,9 @@ PACKED_INLINE int program_lay_room(program_room *r, int n_rows, int n_units, int
     const int normed = lies ? n_in : 0;
     r->row = n_units * PACKED_UNIT + 64;
     r->digits = program_part_bytes(n_rows);
-    r->scales = r->digits + matvec_x_bytes(n_rows, n_units);
-    r->sums = r->scales + n_rows * n_units * 2 * 4;
-    r->squares = r->scales + matvec_scale_bytes(n_rows, n_units, sum);
+    r->sums = r->digits + matvec_x_bytes(n_rows, n_units);
+    r->scales = r->sums + n_rows * n_units * (PACKED_UNIT / sum) * 4;
+    r->squares = r->sums + matvec_scale_bytes(n_rows, n_units, sum);
     const int squares = program_squares((n_in + PACKED_UNIT - 1) / PACKED_UNIT);
     r->x = r->squares + n_rows * (squares > PROGRAM_WARPS ? squares : PROGRAM_WARPS) * 4;
     r->weights = r->x + n_rows * normed * 4;

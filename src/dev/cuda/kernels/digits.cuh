@@ -47,7 +47,11 @@ template <> struct Code<4> {
     static constexpr int factor = 16;
     static __device__ __forceinline__ void unpack(const uint32_t *w, uint32_t a[2][4]) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) a[0][i] = w[i] & 0x0F0F0F0Fu, a[1][i] = w[i] & 0xF0F0F0F0u;
+        for (int i = 0; i < 4; i++) {
+            a[0][i] = w[i] & 0x0F0F0F0Fu;
+            find_now(a[0][i]); /* what is left is a difference, not another AND: those are what is short */
+            a[1][i] = w[i] - a[0][i];
+        }
     }
 };
 

@@ -117,9 +117,8 @@ __device__ __forceinline__ void stage_plain(const program_stage &s, const produc
     const packed_args &a = s.is.product;
     constexpr int PIECES = IS_ONE ? PROGRAM_MOST_PIECES : 1;
     const int width = r.width;
-    const bool is_placed = agreed(s.is_placed), is_short = IS_ONE && agreed(program_keeps(width));
+    const bool is_placed = agreed(s.is_placed);
     const bool is_whole = IS_ONE && agreed(a.n_in == a.n_units * PACKED_UNIT && !a.order);
-    if (is_short && is_placed) return stage_straight<GROUP, IS_ONE, 1>(s, r);
     if (is_placed || is_whole) return stage_straight<GROUP, IS_ONE, PIECES>(s, r);
 #pragma unroll 1
     for (piece p(width); p.row < a.n_rows; p.next(width)) {
@@ -236,6 +235,57 @@ template <int GROUP> __device__ __forceinline__ void stage_only_kept(const progr
     put_digits<GROUP, 1>(r, v, &row, &k, &is_any);
 }
 
+/* One row whose weights have an order of their own, PIECES of a thread at most: heard as it comes and put where that
+ * order has it. Told there it would be heard later: a line that many blocks write is looked for anew by all others
+ * each time. Where threads have one piece it may be normed. The floats lie in front of all else in the scratch. */
+template <int GROUP, int PIECES, bool IS_NORMED>
+__device__ __forceinline__ void stage_scattered(const program_stage &s, const product_room &r) {
+    const packed_args &a = s.is.product;
+    const int n = a.n_in, width = r.width;
+    const bool has_gaps = agreed(n < width);
+    float v[PIECES][8];
+    const float *low[PIECES], *high[PIECES];
+    int row[PIECES] = {}, k[PIECES], places[PIECES][8], order[PIECES];
+    bool needs_low[PIECES], needs_high[PIECES], needs[PIECES];
+    float4 w[2];
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        k[i] = (threadIdx.x + i * PROGRAM_THREADS) * 8;
+        needs_low[i] = k[i] < n, needs_high[i] = k[i] + 4 < n, needs[i] = k[i] < width;
+        low[i] = a.x + k[i], high[i] = low[i] + 4;
+        read_order(places[i], a.places + (needs_high[i] ? k[i] : 0));
+        order[i] = has_gaps && needs[i] ? __ldg(a.order + k[i]) : 0;
+        if (IS_NORMED) w[0] = weights_at(s, k[i]), w[1] = weights_at(s, k[i] + 4);
+    }
+    hear_pieces<PIECES>(v, low, high, s.hears, needs_low, needs_high);
+    if (IS_NORMED) {
+        const float sum = block_square(v[0]);
+        if (threadIdx.x % 32 == 0) r.squares[threadIdx.x / 32] = sum;
+        __syncthreads();
+        const float scale = norm_scale(add_blocks(r.squares, PROGRAM_WARPS), n, s.eps);
+        norm_four(v[0], scale, w[0]), norm_four(v[0] + 4, scale, w[1]);
+    }
+    float *x = r.part;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (j < 4 ? needs_low[i] : needs_high[i]) x[places[i][j]] = v[i][j];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        const bool is_any = needs[i] && order[i] >= 0;
+        const float4 none = {0, 0, 0, 0};
+        const float4 first = is_any ? *(const float4 *)(x + k[i]) : none,
+                     second = is_any ? *(const float4 *)(x + k[i] + 4) : none;
+        v[i][0] = first.x, v[i][1] = first.y, v[i][2] = first.z, v[i][3] = first.w;
+        v[i][4] = second.x, v[i][5] = second.y, v[i][6] = second.z, v[i][7] = second.w;
+    }
+    if (agreed(s.room.digits < width * (int)sizeof *x)) __syncthreads(); /* digits go where others' floats are */
+    if (!agreed(needs[0])) return;
+    put_digits<GROUP, PIECES>(r, v, row, k, needs);
+}
+
 /* Where weights have an order of their own a block needs all inputs, so it has all squares, too. */
 __device__ __forceinline__ void keep_inputs(const packed_args &a, const product_room &r, const float v[1][8], int row,
                                             int k) {
@@ -249,11 +299,10 @@ __device__ __forceinline__ void keep_inputs(const packed_args &a, const product_
 }
 
 /* Where each thread has one piece at most: what is asked for in front of them is where it takes its own from. */
-template <int GROUP, class MEETS>
-__device__ __forceinline__ void stage_sorted(const program_stage &s, const product_room &r) {
+template <int GROUP> __device__ __forceinline__ void stage_sorted(const program_stage &s, const product_room &r) {
     const packed_args &a = s.is.product;
     const int n = a.n_in;
-    const piece heard(a.n_units * PACKED_UNIT), p = MEETS::IS_ALONE ? heard : piece(r.width);
+    const piece heard(a.n_units * PACKED_UNIT), p(r.width);
     const bool is_any = p.row < a.n_rows;
     const int row = is_any ? p.row : 0;
     const int from = heard.row < a.n_rows ? heard.row : 0, k = heard.row < a.n_rows ? heard.k : n;
@@ -305,10 +354,12 @@ __device__ __forceinline__ bool stage_normed(const program_stage &s, const produ
                is_sorted = agreed(a.order);
     if (is_laid)
         stage_laid<GROUP>(s, r);
-    else if (is_sorted)
-        stage_sorted<GROUP, MEETS>(s, r);
-    else if constexpr (!MEETS::IS_ALONE)
-        stage_kept<GROUP>(s, r);
+    else if constexpr (!MEETS::IS_ALONE) {
+        if (is_sorted)
+            stage_sorted<GROUP>(s, r);
+        else
+            stage_kept<GROUP>(s, r);
+    }
     return !MEETS::IS_ALONE && !is_laid && !is_sorted;
 }
 
@@ -319,6 +370,10 @@ __device__ __forceinline__ bool stage_inputs(const program_stage &s, const produ
     if (MEETS::IS_ALONE && agreed(way == PROGRAM_KEPT)) return stage_only_kept<GROUP>(s, r), false;
     if (MEETS::IS_ALONE && agreed(way == PROGRAM_WHOLE)) return stage_whole<GROUP, PROGRAM_MOST_PIECES>(s, r), false;
     if (MEETS::IS_ALONE && agreed(way == PROGRAM_ONLY)) return stage_whole<GROUP, 1>(s, r), false;
+    if (MEETS::IS_ALONE && agreed(way == PROGRAM_SCATTERED_KEPT)) return stage_scattered<GROUP, 1, true>(s, r), false;
+    if (MEETS::IS_ALONE && agreed(way == PROGRAM_SCATTERED))
+        return stage_scattered<GROUP, PROGRAM_MOST_PIECES, false>(s, r), false;
+    if (MEETS::IS_ALONE && agreed(way == PROGRAM_SCATTERED_ONLY)) return stage_scattered<GROUP, 1, false>(s, r), false;
     if (s.is_normed) return stage_normed<GROUP, MEETS>(s, r);
     stage_plain<GROUP, MEETS::IS_ALONE>(s, r);
     return false;

@@ -14,7 +14,8 @@
  * row (of the result). */
 struct x_part {
     uint32_t digits, scales, sums; /* digits: of this lane's digit and column's part; sums: of its result's */
-    int lane, column, half, step;  /* half and step: of the result's part */
+    int lane, half, step;          /* half and step: of the result's part */
+    uint32_t mine[4];              /* 1 for the column's part, 0 for the others */
 
     /* Of a row from input `first` on, whose low digits lie `low` bytes behind the high ones. */
     template <int SUM>
@@ -23,28 +24,30 @@ struct x_part {
         x_part x;
         x.lane = thread_now() % 32; /* kept: read again for every unit it would be waited for */
         const uint32_t lane = x.lane, g = lane / 4, t = lane % 4;
-        x.column = g / 2, x.half = t / 2, x.step = t % 2;
-        x.digits = digits_at + g % 2 * low + x.column / 2 * 128 + t * 16 + x.column % 2 * 8 - first;
+        const uint32_t column = g / 2;
+        x.half = t / 2, x.step = t % 2;
+        x.digits = digits_at + g % 2 * low + column / 2 * 128 + t * 16 + column % 2 * 8 - first;
         x.scales = shared_address(row_scales) - first / PACKED_X_GROUP * 4;
         x.sums = shared_address(row_sums) + x.half * (PACKED_X_GROUP / SUM * 4) - first / SUM * 4;
-        find_now(x.lane), find_now(x.column), find_now(x.half), find_now(x.step);
+        find_now(x.lane), find_now(x.half), find_now(x.step);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) x.mine[i] = column == i, find_now(x.mine[i]);
         find_now(x.digits), find_now(x.scales), find_now(x.sums);
         return x;
     }
 };
 
-/* Products of a block of both halves: sums of the parts. b: the lane's digits of that block. */
+/* Products of a block of both halves: sums of the parts. b: the lane's digits of that block. What is not the lane's is
+ * made 0 by a product, for what else could do it is what codes are made with. */
 template <int BITS>
-__device__ __forceinline__ void multiply_parts(int c[4], const uint32_t *w0, const uint32_t *w1, uint2 b, int column) {
+__device__ __forceinline__ void multiply_parts(int c[4], const uint32_t *w0, const uint32_t *w1, uint2 b,
+                                               const uint32_t mine[4]) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         uint32_t a[2][4];
         Code<BITS>::unpack(h ? w1 : w0, a);
 #pragma unroll
-        for (int step = 0; step < 2; step++) {
-            const bool mine = column == 2 * h + step;
-            mma_digits(c, a[step], mine ? b.x : 0, mine ? b.y : 0);
-        }
+        for (int step = 0; step < 2; step++) mma_digits(c, a[step], b.x * mine[2 * h + step], b.y * mine[2 * h + step]);
     }
 }
 
@@ -54,6 +57,19 @@ __device__ __forceinline__ int from_lane(int v, int distance) { return __shfl_xo
 /* The group of the result's half that a lane finishes in block b. */
 template <int GROUP> __device__ __forceinline__ int x_group(const x_part &x, int b) {
     return GROUP == 32 ? 2 * b + x.step : GROUP == 64 ? b : 0;
+}
+
+/* Sums of N neighbouring groups, which lie in a word of as many. */
+template <int N> __device__ __forceinline__ int add_sums(uint32_t at) {
+    static_assert(N == 1 || N == 2 || N == 4, "words of shared memory");
+    if constexpr (N == 4) {
+        const uint4 all = load_shared16(at);
+        return (int)(all.x + all.y + (all.z + all.w));
+    } else if constexpr (N == 2) {
+        const uint2 both = load_shared8(at);
+        return (int)(both.x + both.y);
+    }
+    return (int)load_shared4(at);
 }
 
 /* y of lanes with t = 0. unit: where it begins in shared memory; u: its number among the units of its tile; pay: called
@@ -78,7 +94,7 @@ __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_
     for (int b = 0; b < 2; b++) {
         c[b][0] = c[b][1] = c[b][2] = c[b][3] = 0;
         const uint2 digits = load_shared8(x.digits + u * PACKED_UNIT + b * 64);
-        multiply_parts<BITS>(GROUP == 128 ? c[0] : c[b], w + b * BITS, w + (2 + b) * BITS, digits, x.column);
+        multiply_parts<BITS>(GROUP == 128 ? c[0] : c[b], w + b * BITS, w + (2 + b) * BITS, digits, x.mine);
     }
     pay();
     float v[2] = {0, 0};
@@ -88,9 +104,7 @@ __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_
         const int j = x_group<GROUP>(x, b);
         if (GROUP > 32) t0 = t0 * F + from_lane(t0, 1), t1 = t1 * F + from_lane(t1, 1);
         const uint32_t sums = x.sums + u * (2 * PACKED_X_GROUP / SUM * 4) + j * (GROUP / SUM * 4);
-        int sum = 0;
-#pragma unroll
-        for (int i = 0; i < GROUP / SUM; i++) sum += (int)load_shared4(sums + 4 * i);
+        const int sum = add_sums<GROUP / SUM>(sums);
         const int off = zero * sum * (GROUP == 32 && !x.step ? 1 : F);
         v[0] = fmaf(d[b].x, (float)(t0 - off), v[0]);
         v[1] = fmaf(d[b].y, (float)(t1 - off), v[1]);
@@ -122,6 +136,8 @@ struct mixed_units_one : mixed_units {
     template <class PAY>
     __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int bytes,
                                             PAY pay) const {
+        if (bytes == packed_unit_bytes(4, PACKED_PLAIN, 128)) return unit_dot_one<4, 128, SUM>(y, unit, x, u, 8, pay);
+        if (bytes == packed_unit_bytes(3, PACKED_PLAIN, 128)) return unit_dot_one<3, 128, SUM>(y, unit, x, u, 4, pay);
         switch (bytes) {
 #define X(bits, group)                                                                                                 \
     case packed_unit_bytes(bits, PACKED_PLAIN, group):                                                                 \
