@@ -192,10 +192,10 @@ static void pack_words(uint32_t *w, const uint32_t a[4], const uint32_t b[4], in
         for (int i = 0; i < 2; i++) w[i] = a[i] | b[i] << 2 | a[i + 2] << 4 | b[i + 2] << 6;
         return;
     case 3:
-        for (int i = 0; i < 3; i++) w[i] = a[i] | b[i] << 3;
-        w[0] |= (a[3] & three) << 6;
-        w[1] |= (b[3] & three) << 6;
-        w[2] |= (a[3] & four) << 4 | (b[3] & four) << 5;
+        for (int i = 0; i < 3; i++) w[i] = a[i] << 2 | b[i] << 5;
+        w[0] |= a[3] & three;
+        w[1] |= b[3] & three;
+        w[2] |= (a[3] & four) >> 2 | (b[3] & four) >> 1;
         return;
     case 4:
         for (int i = 0; i < 4; i++) w[i] = a[i] | b[i] << 4;

@@ -6,8 +6,8 @@
  * stay unsigned; zeros and minima are taken off by the sum of a group's activations.
  *
  * The tricky thing is how codes lie: BITS words of a lane hold its 32 codes of 16 rows x 64 inputs such that most come
- * out with one AND. They come out in two classes, as they are and times `Code<BITS>::factor` (in place, not shifted
- * down); each class has sums of its own that meet after the group. */
+ * out with one AND. They come out in two classes, times Code<BITS>::first and ::second (in place, not shifted down);
+ * each class has sums of its own that meet after the group. */
 #ifndef KERNELS_DIGITS_CUH
 #define KERNELS_DIGITS_CUH
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ uint32_t pick(uint32_t a, uint32_t mask, uint32_t oth
 template <int BITS> struct Code;
 
 template <> struct Code<2> {
-    static constexpr int factor = 4;
+    static constexpr int first = 1, second = 4;
     static __device__ __forceinline__ void unpack(const uint32_t *w, uint32_t a[2][4]) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -33,18 +33,19 @@ template <> struct Code<2> {
     }
 };
 
+/* What is not where it is wanted is shifted to the left, which is a product; shifts to the right are not. */
 template <> struct Code<3> {
-    static constexpr int factor = 8;
+    static constexpr int first = 4, second = 32;
     static __device__ __forceinline__ void unpack(const uint32_t *w, uint32_t a[2][4]) {
 #pragma unroll
-        for (int i = 0; i < 3; i++) a[0][i] = w[i] & 0x07070707u, a[1][i] = w[i] & 0x38383838u;
-        a[0][3] = pick(w[0] >> 6, 0x03030303u, w[2] >> 4 & 0x04040404u);
-        a[1][3] = pick(w[1] >> 3, 0x18181818u, w[2] >> 2 & 0x20202020u);
+        for (int i = 0; i < 3; i++) a[0][i] = w[i] & 0x1C1C1C1Cu, a[1][i] = w[i] & 0xE0E0E0E0u;
+        a[0][3] = pick(w[0] << 2, 0x0C0C0C0Cu, w[2] << 4 & 0x10101010u);
+        a[1][3] = pick(w[1] << 5, 0x60606060u, w[2] << 6 & 0x80808080u);
     }
 };
 
 template <> struct Code<4> {
-    static constexpr int factor = 16;
+    static constexpr int first = 1, second = 16;
     static __device__ __forceinline__ void unpack(const uint32_t *w, uint32_t a[2][4]) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -56,7 +57,7 @@ template <> struct Code<4> {
 };
 
 template <> struct Code<5> {
-    static constexpr int factor = 8;
+    static constexpr int first = 1, second = 8;
     static __device__ __forceinline__ void unpack(const uint32_t *w, uint32_t a[2][4]) {
 #pragma unroll
         for (int i = 0; i < 4; i++) a[0][i] = w[i] & 0x1F1F1F1Fu;
@@ -68,7 +69,7 @@ template <> struct Code<5> {
 };
 
 template <> struct Code<6> {
-    static constexpr int factor = 4;
+    static constexpr int first = 1, second = 4;
     static __device__ __forceinline__ void unpack(const uint32_t *w, uint32_t a[2][4]) {
 #pragma unroll
         for (int i = 0; i < 4; i++) a[0][i] = w[i] & 0x3F3F3F3Fu;
@@ -79,7 +80,7 @@ template <> struct Code<6> {
 };
 
 template <> struct Code<8> {
-    static constexpr int factor = 1;
+    static constexpr int first = 1, second = 1;
     static __device__ __forceinline__ void unpack(const uint32_t *w, uint32_t a[2][4]) {
 #pragma unroll
         for (int i = 0; i < 4; i++) a[0][i] = w[i], a[1][i] = w[i + 4];

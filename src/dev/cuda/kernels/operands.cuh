@@ -26,8 +26,8 @@ template <int BITS> __device__ __forceinline__ void load_words(uint32_t w[BITS],
     }
 }
 
-/* What lane words hold in steps of 16 inputs: codes of inputs 4 t, 4 t + 2 and of 4 t + 1, 4 t + 3, raised; those of
- * the second class (q >= 2) as they lie, times Code::factor. */
+/* What lane words hold in steps of 16 inputs: codes of inputs 4 t, 4 t + 2 and of 4 t + 1, 4 t + 3, raised; as they
+ * lie, times Code::first or, of the second class (q >= 2), Code::second. */
 template <int BITS> struct raised_codes {
     uint32_t c[2][4];
     __device__ __forceinline__ raised_codes(const uint32_t *w) { Code<BITS>::unpack(w, c); }
@@ -51,20 +51,22 @@ template <> struct raised_codes<4> {
 };
 
 /* A group's scales as they meet raised codes of either class; all of it but the product with d is exact. */
-template <int SCALES, int FACTOR> struct raised_scales {
+template <int SCALES, class CODE> struct raised_scales {
     half2 d[2], min[2], zero[2][2];
     __device__ __forceinline__ void set(const group_scale &s, float unit) {
         d[0] = __float2half2_rn(s.d.x * unit), d[1] = __float2half2_rn(s.d.y * unit);
         min[0] = __float2half2_rn(-s.min.x * unit), min[1] = __float2half2_rn(-s.min.y * unit);
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            zero[0][e] = __float2half2_rn(-1024.0f - s.zero[e]);
-            zero[1][e] = __float2half2_rn(-1024.0f / FACTOR - s.zero[e]);
+            zero[0][e] = __float2half2_rn(-1024.0f / CODE::first - s.zero[e]);
+            zero[1][e] = __float2half2_rn(-1024.0f / CODE::second - s.zero[e]);
         }
     }
     __device__ __forceinline__ uint32_t value(half2 raised, int step, int e) const {
-        const half2 code = step && FACTOR > 1 ? __hfma2(raised, __float2half2_rn(1.0f / FACTOR), zero[1][e])
-                                              : __hadd2(raised, zero[0][e]);
+        const int times = step ? CODE::second : CODE::first;
+        const half2 zero_of = zero[times == CODE::first ? 0 : 1][e];
+        const half2 code =
+            times > 1 ? __hfma2(raised, __float2half2_rn(1.0f / times), zero_of) : __hadd2(raised, zero_of);
         const bool has_min = SCALES == PACKED_MIN || SCALES == PACKED_SUPER_MIN;
         const half2 v = has_min ? __hfma2(code, d[e], min[e]) : __hmul2(code, d[e]);
         return *reinterpret_cast<const uint32_t *>(&v);
@@ -75,7 +77,7 @@ template <int SCALES, int FACTOR> struct raised_scales {
  * between two products costs no time. */
 template <int BITS, int GROUP, int SCALES, bool IS_FLOAT = Float<SCALES>::is> struct block_maker {
     uint32_t words[BITS];
-    raised_scales<SCALES, Code<BITS>::factor> s;
+    raised_scales<SCALES, Code<BITS>> s;
     __device__ __forceinline__ void begin(uint32_t unit, int b) { load_words<BITS>(words, unit, b); }
     __device__ __forceinline__ void make(uint32_t a[4], uint32_t unit, int b, int q, int zero, float unit_of) {
         const raised_codes<BITS> codes(words);

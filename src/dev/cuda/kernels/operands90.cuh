@@ -24,7 +24,7 @@ template <class UNITS> struct pair_maker;
 
 template <int GROUP, int SCALES> struct pair_maker<same_units<4, GROUP, SCALES>> {
     uint32_t words[4];
-    raised_scales<SCALES, Code<4>::factor> s;
+    raised_scales<SCALES, Code<4>> s;
     int zero, other, half;
     float unit_of;
     __device__ __forceinline__ pair_maker(const same_units<4, GROUP, SCALES> &units, float unit, int behind)

@@ -79,7 +79,8 @@ template <int GROUP, int SUM> __device__ __forceinline__ int group_sum(const int
 template <int BITS, int GROUP, int SCALES, int NT, int SUM>
 __device__ __forceinline__ void half_dot(float y[NT][2], const uint32_t *w, uint32_t scales, const x_view x[NT],
                                          int x_half, int half, int zero) {
-    constexpr int F = Code<BITS>::factor, PER = PACKED_X_GROUP / GROUP; /* groups of this half */
+    constexpr int FIRST = Code<BITS>::first, SECOND = Code<BITS>::second, F = SECOND / FIRST;
+    constexpr int PER = PACKED_X_GROUP / GROUP; /* groups of this half */
     const int g = threadIdx.x % 32 / 4;
     float v[NT][2][2]; /* [class] */
     int c[NT][2][4];
@@ -112,7 +113,7 @@ __device__ __forceinline__ void half_dot(float y[NT][2], const uint32_t *w, uint
                         c[n][0][i] = c[n][0][i] * F + c[n][1][i];
                         c[n][1][i] = 0;
                     }
-                    add_group<SCALES>(v[n][1], c[n][0], s, group_sum<GROUP, SUM>(x[n].sums, x_half, j), F);
+                    add_group<SCALES>(v[n][1], c[n][0], s, group_sum<GROUP, SUM>(x[n].sums, x_half, j), SECOND);
 #pragma unroll
                     for (int i = 0; i < 4; i++) c[n][0][i] = 0;
                 }
@@ -133,14 +134,14 @@ __device__ __forceinline__ void half_dot(float y[NT][2], const uint32_t *w, uint
                         else
                             mma_digits(sums, a[step], b0, b1);
                         add_group<SCALES>(v[n][step], sums, s, group_sum<GROUP, SUM>(x[n].sums, x_half, j),
-                                          step ? F : 1);
+                                          step ? SECOND : FIRST);
                     }
                 }
         }
     }
 #pragma unroll
     for (int n = 0; n < NT; n++) {
-        const float k = x[n].scales[x_half] * (1.0f / F);
+        const float k = x[n].scales[x_half] * (1.0f / SECOND);
         y[n][0] = fmaf(k, fmaf(v[n][0][0], F, v[n][1][0]), y[n][0]);
         y[n][1] = fmaf(k, fmaf(v[n][0][1], F, v[n][1][1]), y[n][1]);
     }

@@ -77,7 +77,8 @@ template <int N> __device__ __forceinline__ int add_sums(uint32_t at) {
  * wait for it. */
 template <int BITS, int GROUP, int SUM, class PAY>
 __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_part &x, int u, int zero, PAY pay) {
-    constexpr int F = Code<BITS>::factor, PER = PACKED_X_GROUP / GROUP;
+    constexpr int FIRST = Code<BITS>::first, SECOND = Code<BITS>::second, F = SECOND / FIRST;
+    constexpr int PER = PACKED_X_GROUP / GROUP;
     const uint32_t scales = unit + BITS * 512 + x.lane / 4 * 4;
     uint32_t w[4 * BITS];
 #pragma unroll
@@ -105,12 +106,12 @@ __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_
         if (GROUP > 32) t0 = t0 * F + from_lane(t0, 1), t1 = t1 * F + from_lane(t1, 1);
         const uint32_t sums = x.sums + u * (2 * PACKED_X_GROUP / SUM * 4) + j * (GROUP / SUM * 4);
         const int sum = add_sums<GROUP / SUM>(sums);
-        const int off = zero * sum * (GROUP == 32 && !x.step ? 1 : F);
+        const int off = zero * sum * (GROUP == 32 && !x.step ? FIRST : SECOND);
         v[0] = fmaf(d[b].x, (float)(t0 - off), v[0]);
         v[1] = fmaf(d[b].y, (float)(t1 - off), v[1]);
     }
-    /* Classes meet: of groups of 32 here, the second one divided by F; others are F times too large. */
-    constexpr float TIMES = GROUP == 32 ? 1 : 1.0f / F;
+    /* Classes meet: of groups of 32 here, the second one divided by F; others have the second one's factor. */
+    constexpr float TIMES = 1.0f / (GROUP == 32 ? FIRST : SECOND);
     const uint2 k = load_shared8(x.scales + u * 8);
     const float k0 = __uint_as_float(k.x) * TIMES, k1 = __uint_as_float(k.y) * TIMES;
 #pragma unroll
