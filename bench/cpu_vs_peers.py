@@ -38,6 +38,12 @@ POOL = 1 << 20  # bytes of random blocks, written again and again
 
 # ---- the model's matrices ----
 
+def take_shape(hidden, heads, kv_heads, inner):
+    """Of another llama, for whoever writes such files."""
+    global HIDDEN, HEADS, KV_HEADS, INNER, KV
+    HIDDEN, HEADS, KV_HEADS, INNER, KV = hidden, heads, kv_heads, inner, hidden // heads * kv_heads
+
+
 def matrices(layers):
     """Name in GGUF, name in a folder, outputs, inputs."""
     yield "token_embd", "model.embed_tokens", VOCABULARY, HIDDEN

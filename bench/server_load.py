@@ -26,10 +26,10 @@ PROMPT = "Once upon a time there was a king who had three sons. "
 
 
 class Server:
-    def __init__(self, program, options):
+    def __init__(self, program, options, model="models/demo"):
         self.folder = tempfile.TemporaryDirectory(prefix="quipu-bench-")
         self.log = os.path.join(self.folder.name, "log")
-        self.process = subprocess.Popen([program, "serve", "-m", os.path.abspath("models/demo"), "--port", "0",
+        self.process = subprocess.Popen([program, "serve", "-m", os.path.abspath(model), "--port", "0",
                                          "--disable-auth", "--log-level", "info", *options],
                                         stderr=open(self.log, "wb"), cwd=self.folder.name)
         self.port = None
