@@ -142,12 +142,10 @@ struct mixed_units_one : mixed_units {
         switch (bytes) {
 #define X(bits, group)                                                                                                 \
     case packed_unit_bytes(bits, PACKED_PLAIN, group):                                                                 \
-        unit_dot_one<bits, group, SUM>(y, unit, x, u, 1 << (bits - 1), [] {});                                         \
-        break;
+        return unit_dot_one<bits, group, SUM>(y, unit, x, u, 1 << (bits - 1), pay);
             PACKED_MIXES(X)
 #undef X
         }
-        pay(); /* once for all kinds */
     }
 };
 
