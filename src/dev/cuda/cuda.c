@@ -332,13 +332,16 @@ static qp_status choose_gpu(cuda_device *c, const char *kind, qp_error *err) {
     return QP_OK;
 }
 
-static qp_status find_kernel(cuda_device *c, int k, qp_error *err) {
+/* *module: where the kernel in front of it was, in whose image it mostly is, too. */
+static qp_status find_kernel(cuda_device *c, int k, int *module, qp_error *err) {
     const char *name = launch_kernel_name((kernel_id)k);
     char what[96];
     snprintf(what, sizeof what, "cuda: kernel %s", name);
     drv_result result = DRV_NOT_FOUND;
-    for (int i = 0; i < c->n_modules && result == DRV_NOT_FOUND; i++)
-        result = c->drv.module_function(&c->kernels[k], c->modules[i], name);
+    for (int i = 0, at = *module; i < c->n_modules && result == DRV_NOT_FOUND; i++, at = (at + 1) % c->n_modules) {
+        result = c->drv.module_function(&c->kernels[k], c->modules[at], name);
+        if (!result) *module = at;
+    }
     int taken = 0;
     if (result == DRV_NOT_FOUND && k >= KERNEL_FIRST_FAST) return QP_OK; /* done without */
     if (!result) result = c->drv.function_get(&taken, DRV_FUNCTION_STATIC, c->kernels[k]);
@@ -364,7 +367,8 @@ static qp_status load_kernels(cuda_device *c, qp_error *err) {
         if (result) return drv_failed(&c->drv, result, what, err);
         c->n_modules++;
     }
-    for (int k = 0; k < KERNEL_COUNT; k++) ERR_TRY(find_kernel(c, k, err));
+    int module = 0;
+    for (int k = 0; k < KERNEL_COUNT; k++) ERR_TRY(find_kernel(c, k, &module, err));
     return QP_OK;
 }
 

@@ -246,18 +246,18 @@ __device__ __forceinline__ void stage_scattered(const program_stage &s, const pr
     float v[PIECES][8];
     const float *low[PIECES], *high[PIECES];
     int row[PIECES] = {}, k[PIECES], places[PIECES][8], order[PIECES];
-    bool needs_low[PIECES], needs_high[PIECES], needs[PIECES];
+    bool hears[PIECES], needs[PIECES]; /* inputs, and what the weights' order has, come in whole pieces */
     float4 w[2];
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
         k[i] = (threadIdx.x + i * PROGRAM_THREADS) * 8;
-        needs_low[i] = k[i] < n, needs_high[i] = k[i] + 4 < n, needs[i] = k[i] < width;
+        hears[i] = k[i] < n, needs[i] = k[i] < width;
         low[i] = a.x + k[i], high[i] = low[i] + 4;
-        read_order(places[i], a.places + (needs_high[i] ? k[i] : 0));
+        read_order(places[i], a.places + (hears[i] ? k[i] : 0));
         order[i] = has_gaps && needs[i] ? __ldg(a.order + k[i]) : 0;
         if (IS_NORMED) w[0] = weights_at(s, k[i]), w[1] = weights_at(s, k[i] + 4);
     }
-    hear_pieces<PIECES>(v, low, high, s.hears, needs_low, needs_high);
+    hear_pieces<PIECES>(v, low, high, s.hears, hears, hears);
     if (IS_NORMED) {
         const float sum = block_square(v[0]);
         if (threadIdx.x % 32 == 0) r.squares[threadIdx.x / 32] = sum;
@@ -270,7 +270,7 @@ __device__ __forceinline__ void stage_scattered(const program_stage &s, const pr
     for (int i = 0; i < PIECES; i++)
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            if (j < 4 ? needs_low[i] : needs_high[i]) x[places[i][j]] = v[i][j];
+            if (hears[i]) x[places[i][j]] = v[i][j];
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
