@@ -157,17 +157,19 @@ static const packed_args *peek_product(const maker *m, const float *x) {
     return p->x == x ? p : NULL;
 }
 
-/* Whether a product's only row is heard as it comes and put in the order of the weights by those who hear it. */
-static bool scatters(const packed_args *p, bool is_normed) {
+/* Whether a product's only row is heard as it comes and put in the order of the weights by those who hear it. norm: of
+ * that row, or NULL. */
+static bool scatters(const packed_args *p, const k_norm_args *norm) {
     const int n = p->n_units * PACKED_UNIT;
-    return p->n_rows == 1 && p->places && (program_keeps(n) || (!is_normed && n <= MOST_STAGED));
+    if (p->n_rows != 1 || !p->places) return false;
+    return norm ? program_keeps(n) && !norm->rows : n <= MOST_STAGED;
 }
 
 /* Rows of n results of `of`, which nothing but the next launch reads: told in the order of its weights, if that is one
- * of their own. */
+ * of their own and those who hear them do not put them there. */
 static void tell_reader(maker *m, program_stage *s, int part, const float *of, int64_t n) {
     const packed_args *reader = peek_product(m, of);
-    s->places = reader && !scatters(reader, false) ? reader->places : NULL;
+    s->places = reader && !scatters(reader, NULL) ? reader->places : NULL;
     s->told_stride = s->places ? (int64_t)reader->n_units * PACKED_UNIT : n;
     s->told[part] = tell(m, of, m->n_rows * s->told_stride, s->told_stride, s->places != NULL);
 }
@@ -207,12 +209,11 @@ static program_stream *add_stream(maker *m, const packed_args *p) {
 /* Blocks of a cluster: one row is done by blocks by themselves. */
 static unsigned cluster_of(const maker *m) { return m->n_rows > 1 ? m->c->program_cluster : 1; }
 
-/* Blocks by themselves have all of the row's inputs. lies: these lie in the scratch to be normed. */
-static int staging_of(const packed_args *p, bool is_normed, bool lies) {
+/* Blocks by themselves have all of the row's inputs. lies: these lie in the scratch to be normed; is_put: scatters. */
+static int staging_of(const packed_args *p, bool is_normed, bool lies, bool is_put) {
     if (p->n_rows != 1 || lies) return PROGRAM_ANY;
     const bool is_short = program_keeps(p->n_units * PACKED_UNIT);
-    if (scatters(p, is_normed))
-        return is_normed ? PROGRAM_SCATTERED_KEPT : is_short ? PROGRAM_SCATTERED_ONLY : PROGRAM_SCATTERED;
+    if (is_put) return is_normed ? PROGRAM_SCATTERED_KEPT : is_short ? PROGRAM_SCATTERED_ONLY : PROGRAM_SCATTERED;
     if (p->order) return PROGRAM_ANY;
     if (is_normed) return PROGRAM_KEPT;
     if (p->n_in != p->n_units * PACKED_UNIT || p->n_in > MOST_STAGED) return PROGRAM_ANY;
@@ -247,9 +248,9 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
         hear(s);
     }
     const int n_units = program_units(p->n_units, (int)cluster_of(m));
-    const bool is_put = scatters(p, norm != NULL) && !(norm && norm->rows);
+    const bool is_put = scatters(p, norm);
     const bool lies = norm && !is_put && (p->order || norm->rows || !program_keeps(p->n_rows * n_units * PACKED_UNIT));
-    s->staging = staging_of(p, norm != NULL, lies);
+    s->staging = staging_of(p, norm != NULL, lies, is_put);
     need(&m->scratch, program_lay_room(&s->room, p->n_rows, n_units, kind->sum, p->n_in, lies));
     if (is_put) need(&m->scratch, n_units * PACKED_UNIT * (int)sizeof(float));
     need(&m->squares, p->n_rows * program_squares(p->n_units) * (int)sizeof(float));

@@ -81,7 +81,8 @@ typedef struct program_stage {
     /* Words that are told (kernels/program_tell.cuh), in the first area. */
     float *told[PROGRAM_PARTS]; /* where results are told, part by part; NULL: they are not */
     const float *before;        /* what a product is added to, or a gate's products */
-    /* A row of results that one product reads is told in the order of its weights, and a row of them is so long. */
+    /* A row of results that one product reads is told in the order of its weights where that does not put it there
+     * itself, and a row of them is so long. */
     const int32_t *places; /* where each result is told; NULL: as they come */
     int64_t told_stride;
     float eps;

@@ -137,6 +137,7 @@ struct mixed_units_one : mixed_units {
     template <class PAY>
     __device__ __forceinline__ void dot_one(float y[2], uint32_t unit, const x_part &x, int u, int bytes,
                                             PAY pay) const {
+        /* common kinds first: the compiler's way to a case is five comparisons long */
         if (bytes == packed_unit_bytes(4, PACKED_PLAIN, 128)) return unit_dot_one<4, 128, SUM>(y, unit, x, u, 8, pay);
         if (bytes == packed_unit_bytes(3, PACKED_PLAIN, 128)) return unit_dot_one<3, 128, SUM>(y, unit, x, u, 4, pay);
         switch (bytes) {
