@@ -187,8 +187,9 @@ enum { N_ROWS = sizeof rows_of_kernels / sizeof *rows_of_kernels };
 
 /* What make_room of attend.cu lays out. */
 static size_t shared_bytes(const attend_args *a, int queries) {
-    const size_t floats = (size_t)a->kv.head_dim + (size_t)a->kv.v_dim + DEV_PAGE_TOKENS + ATTEND_THREADS + 8;
-    return floats * (size_t)queries * sizeof(float);
+    const size_t q = ((size_t)queries * (size_t)a->kv.head_dim + 3) / 4 * 4;
+    const size_t floats = (size_t)a->kv.v_dim + DEV_PAGE_TOKENS + ATTEND_THREADS + 8;
+    return (q + floats * (size_t)queries) * sizeof(float);
 }
 
 /* The fewest queries that hold all there are together, or the most that fit the shared memory. */
@@ -306,14 +307,35 @@ static int ring_of(const attend_args *a) {
     return 1;
 }
 
-/* Results of the pages of so many pieces of one row. */
-static size_t part_count(const attend_args *a, int n_spans) {
-    return (size_t)n_spans * (size_t)a->n_heads * (size_t)most_pages(a, 1);
+static int rows_of(const attend_args *a) {
+    int n = 0;
+    for (int i = 0; i < a->n_spans; i++) n += a->spans[i].n_rows;
+    return n;
 }
 
-static bool has_room_for(const cuda_device *c, const attend_args *a, int n_spans) {
-    const size_t each = (size_t)(a->kv.v_dim + 2) * sizeof(float);
-    return part_count(a, n_spans) <= c->parts_bytes / each && n_spans <= 65535;
+/* What pieces of one row are cut into. */
+typedef struct splitting {
+    int shift, count; /* of the most that a row has; of the row that has most */
+    size_t results;   /* of all pieces: each is v_dim numbers, a maximum and a sum */
+} splitting;
+
+static bool is_batch(const attend_args *a, const fast_row *row) {
+    return row->type == KV_F16 && rows_of(a) > CUDA_ALIKE_ROWS;
+}
+
+/* As many as keep a GPU busy with all KV heads of one row: to merge more would take longer than attending gains. Codes,
+ * which cost instructions, are read by twice as many warps (cuda_program.c). Where there are warps enough anyway each
+ * page is one. The GPU itself has no part in it: a row's bits are the same on all. */
+static splitting split_rows(const attend_args *a, const fast_row *row, int n_spans) {
+    const int64_t pages = most_pages(a, 1), all = is_batch(a, row) ? INT64_MAX : row->type == KV_F16 ? 256 : 512;
+    int shift = 0;
+    while (1 << shift < pages && (int64_t)a->kv.n_kv_heads << shift < all) shift++;
+    const int count = (int)least(pages, 1 << shift);
+    return (splitting){shift, count, (size_t)n_spans * (size_t)a->n_heads * (size_t)count};
+}
+
+static bool has_room_for(const cuda_device *c, const attend_args *a, const splitting *s, int n_spans) {
+    return s->results <= c->parts_bytes / ((size_t)(a->kv.v_dim + 2) * sizeof(float)) && n_spans <= 65535;
 }
 
 /* Rows of one KV head and page: a warp has them, or a block. */
@@ -358,17 +380,11 @@ static void push_decode(cuda_device *c, const attend_args *a, const fast_row *ro
     launch_push(c, row->merge, shape, args, sizeof *args);
 }
 
-static int rows_of(const attend_args *a) {
-    int n = 0;
-    for (int i = 0; i < a->n_spans; i++) n += a->spans[i].n_rows;
-    return n;
-}
-
-/* Pieces of one row are cut at pages, as long as there is room for the pages' results; longer ones are not. */
+/* Pieces of one row are cut into splits, as long as there is room for their results; longer ones are not. */
 static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row, const table *t, int longest) {
-    const size_t parts = part_count(a, t->n_spans);
-    const bool has_room = has_room_for(c, a, t->n_spans), is_f16 = row->type == KV_F16;
-    const bool is_batch = is_f16 && rows_of(a) > CUDA_ALIKE_ROWS;
+    const splitting splits = split_rows(a, row, t->n_spans);
+    const bool has_room = has_room_for(c, a, &splits, t->n_spans), is_many = is_batch(a, row);
+    const bool is_f16 = row->type == KV_F16;
     k_decode_args args = {.q = a->q,
                           .out = a->out,
                           .k = a->kv.k,
@@ -378,20 +394,21 @@ static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row,
                           .pages = t->pages,
                           .sinks = a->sinks,
                           .part = c->parts,
-                          .part_sums = c->parts + parts * (size_t)row->dim,
+                          .part_sums = c->parts + splits.results * (size_t)row->dim,
                           .n_heads = a->n_heads,
                           .n_kv_heads = a->kv.n_kv_heads,
-                          .n_splits = (int)most_pages(a, 1),
+                          .n_splits = splits.count,
                           .window = a->window,
                           .chunk = a->chunk,
                           .scale = a->scale,
                           .cap = a->cap,
                           .singles = has_room,
+                          .split_shift = splits.shift,
                           .ring = ring_of(a)};
-    if (is_batch && has_flash(c, row)) cuda_packed_leave(c, &args, a->next, rows_of(a), a->n_heads * row->dim);
+    if (is_many && has_flash(c, row)) cuda_packed_leave(c, &args, a->next, rows_of(a), a->n_heads * row->dim);
     if (is_f16 && (longest > 1 || !has_room)) push_prefill(c, row, &args, t->n_spans);
     if (!has_room || !has_singles(a, fast_piece(c, row))) return;
-    if (is_batch)
+    if (is_many)
         push_batch(c, a, row, &args, t->n_spans);
     else
         push_decode(c, a, row, &args, t->n_spans);
@@ -446,7 +463,8 @@ static void attend_general(cuda_device *c, const attend_args *a) {
 
 /* Single rows of a coded cache have a kernel of their own; prompts go the general way, a sequence at a time. */
 static void attend_coded(cuda_device *c, const attend_args *a, const fast_row *fast) {
-    if (!has_room_for(c, a, a->n_spans)) return attend_general(c, a);
+    const splitting splits = split_rows(a, fast, a->n_spans);
+    if (!has_room_for(c, a, &splits, a->n_spans)) return attend_general(c, a);
     for (int i = 0; i < a->n_spans; i++) {
         attend_args one = *a;
         one.spans = &a->spans[i];

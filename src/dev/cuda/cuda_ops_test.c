@@ -228,8 +228,9 @@ static void drop_stored(const bench *b, stored *s) {
 }
 
 static void embed_case(const bench *b, quant_id type, int dim, bool packed, bool add) {
-    enum { ROWS = 21, IDS = 6 };
-    static const int32_t ids[IDS] = {20, 0, 7, 7, 16, 15};
+    enum { ROWS = 21, IDS = 600 }; /* more than a digest has, so that none of them can be led */
+    int32_t ids[IDS] = {20, 0, 7, 7, 16, 15};
+    for (int i = 6; i < IDS; i++) ids[i] = i * 5 % ROWS;
     stored s = store(b, type, ROWS, dim, DEV_USE_TABLE, packed, 4);
     float *before = random_floats(IDS * (size_t)dim, 1, 9);
     there gpu = put_all(b->gpu, before, IDS * (size_t)dim * 4), ref = put_all(b->ref, before, gpu.bytes);
@@ -437,6 +438,10 @@ static const shape shapes[] = {
     {2, 1, 64, 20, KV_Q6, .spans = {{300, 1}, {300, 2}}},
     {3, 3, 37, 0, KV_Q4, .spans = {{0, 5}, {600, 2}}},
     {4, 1, 72, 0, KV_Q4, .spans = {{250, 4}}, .v_dim = 64, .is_latent = true},
+    {128, 128, 64, 0, KV_F16, .spans = {{1300, 1}, {600, 1}, {255, 1}}, .has_sinks = true},
+    {64, 64, 128, 1000, KV_F16, .spans = {{1500, 1}}},
+    {128, 128, 64, 1500, KV_Q8, .spans = {{1700, 1}, {511, 1}}},
+    {128, 128, 128, 0, KV_Q6, .spans = {{1279, 1}}, .has_sinks = true},
 };
 
 enum { PAGES = 32, GROUPS = DEV_PAGE_TOKENS / DEV_KEY_GROUP };

@@ -353,9 +353,9 @@ static bool has_same_plan(const program_stage *s, const program_stage *before) {
     const k_decode_args *a = &s->is.heads.attend, *b = &before->is.heads.attend;
     const k_rope_args *turn = &s->is.heads.rope, *turn_before = &before->is.heads.rope;
     return a->spans == b->spans && a->pages == b->pages && a->n_splits == b->n_splits &&
-           a->n_kv_heads == b->n_kv_heads && a->window == b->window && a->chunk == b->chunk &&
-           s->n_spans == before->n_spans && turn->cos == turn_before->cos && turn->sin == turn_before->sin &&
-           turn->rot_dims == turn_before->rot_dims;
+           a->split_shift == b->split_shift && a->n_kv_heads == b->n_kv_heads && a->window == b->window &&
+           a->chunk == b->chunk && s->n_spans == before->n_spans && turn->cos == turn_before->cos &&
+           turn->sin == turn_before->sin && turn->rot_dims == turn_before->rot_dims;
 }
 
 static bool is_planned(const maker *m, const program_stage *s) {

@@ -308,6 +308,13 @@ static const kind coded_kinds[] = {
     {"q4, pages", LAYERS, 512, 512, 4, 2, 128, 4, {16, 512, 1301, 800}, 0, false, false, false, KV_Q4, ALL},
     {"q4, grouped, pages", LAYERS, 512, 512, 8, 4, 64, 1, {1039}, 0, false, false, true, KV_Q4, ALL},
 };
+/* So many KV heads that a row has fewer splits than pages. */
+static const kind split_kinds[] = {
+    {"splits", LAYERS, 512, 512, 64, 64, 64, 1, {1500}, 0, false, false, true, KV_F16, ALL},
+    {"splits, window, rows", LAYERS, 512, 512, 64, 64, 64, 3, {1500, 700, 1279}, 1100, false, true, false, KV_F16, ALL},
+    {"q8, splits", LAYERS, 512, 512, 128, 128, 64, 2, {1400, 300}, 0, false, false, true, KV_Q8, ALL},
+    {"q4, splits", LAYERS, 512, 512, 256, 128, 64, 1, {1283}, 0, false, false, false, KV_Q4, ALL},
+};
 #undef LAYERS
 
 /* How often, for time is short where the GPU is emulated. */
@@ -665,7 +672,7 @@ static void every_kind(const char *library, effort most) {
     device *gpu;
     qp_error err;
     if (cuda_open_from(&gpu, library, &options, &err) != QP_OK) fail_msg("%s", err.text);
-    assert_int_equal(gpu->ops->reserve(gpu, 64, 4096, &err), QP_OK);
+    assert_int_equal(gpu->ops->reserve(gpu, 64, 16384, &err), QP_OK);
     if (most.area) ((cuda_device *)(void *)gpu)->program_area = most.area;
     const bool has_programs = ((cuda_device *)(void *)gpu)->programs;
     if (library) assert_true(has_programs);
@@ -679,6 +686,7 @@ static void programs_compute_what_launches_do(void **state) {
     every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(layer_kinds)});
     every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(wide_kinds)});
     every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(coded_kinds)});
+    every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(split_kinds)});
 }
 
 /* Where there is no room to tell, blocks meet: at first, and halfway. */
@@ -705,6 +713,7 @@ static void programs_need_no_luck(void **state) {
     }
     cuda_emulate("9 6 6");
     every_kind(emulated, (effort){.layers = 2, .repeats = 2, .kinds = wide_kinds, .n_kinds = 1});
+    every_kind(emulated, (effort){.layers = 2, .repeats = 1, KINDS(split_kinds)});
     cuda_emulate(NULL);
 }
 

@@ -33,8 +33,10 @@ void cuda_embed(device *d, const embed_args *a) {
     if (a->n_rows < 1) return;
     cuda_weight_here(c, a->table);
     cuda_lock(c);
-    const k_embed_args args = {.ids = launch_table_of(c, a->ids, (size_t)a->n_rows * sizeof *a->ids),
-                               .best = c->best,
+    const int32_t *ids = launch_table_of(c, a->ids, (size_t)a->n_rows * sizeof *a->ids);
+    /* more rows than a digest has are never led: their own ids stand for the best, which are read anyway */
+    const k_embed_args args = {.ids = ids,
+                               .best = a->n_rows > CUDA_MOST_HEADS ? ids : c->best,
                                .table = w->data,
                                .out = a->out,
                                .dim = a->table->n_in,

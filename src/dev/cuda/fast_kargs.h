@@ -179,17 +179,18 @@ typedef struct k_decode_args {
     uint64_t page_stride;
     const k_span *spans; /* of at most ATTEND_ROWS rows each, or FLASH_ROWS for flash90.cuh */
     const int32_t *pages;
-    const float *sinks; /* [n_heads] or NULL */
-    float *part;        /* [spans][n_heads][n_splits][dim] */
-    float *part_sums;   /* [spans][n_heads][n_splits][2]: maximum and sum */
-    int32_t n_heads, n_kv_heads, n_splits, window, chunk;
+    const float *sinks;                                   /* [n_heads] or NULL */
+    float *part;                                          /* [spans][n_heads][n_splits][dim] */
+    float *part_sums;                                     /* [spans][n_heads][n_splits][2]: maximum and sum */
+    int32_t n_heads, n_kv_heads, n_splits, window, chunk; /* splits: of the row that has most */
     float scale, cap;
-    int32_t singles;  /* spans of one row are cut at pages, others are not */
-    int32_t ring;     /* groups of tokens that a warp has room for, at most ATTEND_RING */
-    int32_t n_blocks; /* 64 elements each, of a row of results */
-    uint8_t *blocks;  /* where results go as float16, for the product behind (attend_batch.cuh, flash90.cuh); NULL:
-                       * to `out` */
-    float *row_scale; /* of these, one a row */
+    int32_t split_shift; /* its logarithm: how many splits a row of more pages has (row_splits) */
+    int16_t singles;     /* spans of one row are cut into splits, others are not */
+    int16_t ring;        /* groups of tokens that a warp has room for, at most ATTEND_RING */
+    int32_t n_blocks;    /* 64 elements each, of a row of results */
+    uint8_t *blocks;     /* where results go as float16, for the product behind (attend_batch.cuh, flash90.cuh); NULL:
+                          * to `out` */
+    float *row_scale;    /* of these, one a row */
 } k_decode_args;
 
 /* turn.k NULL: queries are turned, and the rows' keys and values stored. */

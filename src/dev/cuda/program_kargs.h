@@ -15,7 +15,7 @@ enum {
     PROGRAM_MOST_SLOTS = 6,                 /* of a warp's ring, a unit each */
     PROGRAM_MOST_HEADS = 8,                 /* query heads of a KV head */
     PROGRAM_PARTS = 4,                      /* of a product */
-    PROGRAM_MOST_QUADS = 4,                 /* of ATTEND_WARPS that attend, each to a page */
+    PROGRAM_MOST_QUADS = 4,                 /* of ATTEND_WARPS that attend, each to a split */
     PROGRAM_FEW_QUADS = 2,                  /* where memory is slower than they are: float16 */
     PROGRAM_MERGE_PAGES = 64,               /* of a head, that are looked for at once */
     PROGRAM_AHEAD_BYTES = 208 << 10,        /* that a block asks for into the second cache, at most */
@@ -176,14 +176,21 @@ enum { PROGRAM_BEST = 4 };
 
 /* ---- shared memory: barriers, state, two stages, shares of streams, squares, scratch, rings ---- */
 
-/* One of a block's items of attention: some pages of a KV head. */
+/* What four warps attend to: pages of the row's from the newest one down, which are whole splits. */
+typedef struct program_quad {
+    int32_t newest, oldest; /* the newest one is older: there are none */
+    int32_t split, begin;   /* of the newest page; its oldest page */
+    int32_t id;             /* the newest page itself */
+} program_quad;
+
+/* One of a block's items of attention: some splits of a KV head. */
 typedef struct program_item {
     k_span span;
-    int32_t begin, end;                    /* of the first: all of the block's items; of another: its own begin */
-    int32_t next, seen;                    /* the block's next one; the first position that the row sees */
-    int32_t first, behind, kv_head, index; /* pages of the row's, counted from the first one it sees */
-    int32_t pages[PROGRAM_MOST_QUADS];     /* where the quads begin */
-    float angles[128];                     /* cosines and sines of the row */
+    int32_t begin, end;                         /* of the first: all of the block's items; of another: its own begin */
+    int32_t next, seen;                         /* the block's next one; the first position that the row sees */
+    int32_t kv_head, index, has_newest, unused; /* has_newest: the row's new token belongs to the item */
+    program_quad quads[PROGRAM_MOST_QUADS];
+    float angles[128]; /* cosines and sines of the row */
 } program_item;
 
 typedef struct program_state {
@@ -191,6 +198,7 @@ typedef struct program_state {
     program_warp warps[PROGRAM_WARPS];
     packed_slice_units slices[2][PROGRAM_WARPS]; /* a warp's slice of a stream whose units differ; streams take turns */
     int32_t at[PROGRAM_WARPS];                   /* the stage that each warp has come to */
+    int32_t oldest[PROGRAM_WARPS];               /* attention: the oldest page of the split that each warp is at */
     int32_t n_streams, has_slices, n_slots, slot_bytes; /* has_slices: some stream's units differ */
     int32_t slice_shift;    /* the block has 2 to the power of this of the slices, and the cluster all of them */
     int32_t batches, norms; /* whose sums have met so far: of tiles, and of squares */

@@ -17,17 +17,17 @@ struct tile {
 
 /* Shared memory, cut by hand. */
 struct room {
-    float *q;                                                   /* [queries][head_dim], scaled */
-    float *scores;                                              /* [queries][K_PAGE], then weights */
-    float *merged;                                              /* [queries][v_dim] */
-    float *halves;                                              /* [queries][THREADS] */
+    float *q;      /* [queries][head_dim], scaled; up to a multiple of four, for they are read so */
+    float *scores; /* [queries][K_PAGE], then weights */
+    float *merged; /* [queries][v_dim] */
+    float *halves; /* [queries][THREADS] */
     float *best, *total, *page_best, *page_total, *keep, *take; /* [queries] */
     int *begin, *end;                                           /* [queries]: slots of the page */
 };
 
 static __device__ room make_room(float *at, const k_attend_args &a, int queries) {
     room m;
-    m.q = at, at += queries * a.kv.head_dim;
+    m.q = at, at += (queries * a.kv.head_dim + 3) / 4 * 4;
     m.scores = at, at += queries * K_PAGE;
     m.merged = at, at += queries * a.kv.v_dim;
     m.halves = at, at += queries * THREADS;

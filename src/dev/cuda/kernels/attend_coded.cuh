@@ -360,39 +360,36 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void
     const k_span span = a.spans[blockIdx.z];
     if (span.n_rows != 1) return;
     const int row = span.row, pos = span.position, seen = first_seen(pos, a.window, a.chunk);
-    const int page = seen / PAGE_TOKENS + blockIdx.x;
-    if (page > pos / PAGE_TOKENS) return;
-    const int first = max(seen - page * PAGE_TOKENS, 0) / PAGE_GROUP;
-    const int end = min(pos - page * PAGE_TOKENS, PAGE_TOKENS - 1) / PAGE_GROUP + 1;
-    const size_t at = (size_t)a.pages[span.pages + page] * a.page_stride;
-    const uint8_t *k = a.k + at + (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP) * KEYS;
-    const uint8_t *v = a.v + at + (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP) * VALUES;
+    const row_splits splits(a, seen, pos);
+    if ((int)blockIdx.x >= splits.count) return;
     const uint32_t ring = shared_address(shared) + warp * ATTEND_RING * SLOT;
-    auto fetch = [&](int group, int slot) {
-        if (group < end) {
-            group_of::fetch_keys(ring + slot * SLOT, k + (size_t)group * KEYS);
-            group_of::fetch_values(ring + slot * SLOT + KEYS, v + (size_t)group * VALUES);
+    group_walk now(splits, blockIdx.x, seen, pos), ahead = now;
+    auto fetch = [&](int slot) {
+        if (ahead.is_any()) {
+            const size_t page = (size_t)a.pages[span.pages + ahead.page] * a.page_stride;
+            const size_t group = (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP) + ahead.group;
+            group_of::fetch_keys(ring + slot * SLOT, a.k + page + group * KEYS);
+            group_of::fetch_values(ring + slot * SLOT + KEYS, a.v + page + group * VALUES);
+            ahead.next();
         }
         commit_copies();
     };
-    const int turn = first / ATTEND_WARPS * ATTEND_WARPS + warp; /* turns do not depend on what is seen */
-    const int begin = turn < first ? turn + ATTEND_WARPS : turn;
-    fetch(begin, 0);
-    fetch(begin + ATTEND_WARPS, 1);
+    fetch(0);
+    fetch(1);
     const held_queries<DIM, KEY_BITS> queries(a.q + ((size_t)row * a.n_heads + head) * DIM, n_heads, a.scale);
     typename group_of::state h;
     h.clear();
-    for (int group = begin, slot = 0; group < end; group += ATTEND_WARPS, slot ^= 1) {
+    for (int slot = 0; now.is_any(); now.next(), slot ^= 1) {
         wait_copies<1>();
         __syncwarp();
         const uint32_t keys = ring + slot * SLOT, values = keys + KEYS;
-        const int token = page * PAGE_TOKENS + group * PAGE_GROUP;
+        const int token = now.token();
         float scores[2][2];
         group_of::score(scores, keys, queries);
         group_of::clear_unseen(values, token, seen, pos);
         group_of::mix(h, scores, values, token, seen, pos, a.cap);
         __syncwarp();
-        fetch(group + 2 * ATTEND_WARPS, slot);
+        fetch(slot);
     }
     wait_copies<0>();
     __syncthreads();

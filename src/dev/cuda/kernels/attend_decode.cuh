@@ -1,8 +1,9 @@
-/* attend_decode.cuh — one query row against a paged float16 cache: each page alone, then pages merged in order.
+/* attend_decode.cuh — one query row against a paged float16 cache: splits of its pages each alone, then merged in
+ * order.
  *
- * Instances are spelled in attend_decode.cu. A block takes one page of one row for up to eight query heads that share a
- * KV head; its four warps take turns at the page's groups of 16 tokens, each with a ring and an online softmax of its
- * own. Pages, turns and the order of merging depend on the position alone, so a row's bits do not depend on its
+ * Instances are spelled in attend_decode.cu. A block takes one split of one row for up to eight query heads that share
+ * a KV head; its four warps take turns at the pages' groups of 16 tokens, each with a ring and an online softmax of its
+ * own. Splits, turns and the order of merging depend on the position alone, so a row's bits do not depend on its
  * neighbours.
  *
  * The trick: a product has 16 rows for 8 heads, so rows 8 .. 15 hold what float16 loses of the query (and of the
@@ -12,6 +13,47 @@
 
 #include "../fast_kargs.h"
 #include "heads.cuh"
+
+/* How the pages that a row sees, counted from the first one, are dealt out to splits: each page is one where there are
+ * few, otherwise all splits have as many. */
+struct row_splits {
+    int pages, count, shift;
+    __device__ __forceinline__ row_splits(const k_decode_args &a, int seen, int pos)
+        : pages(pos / PAGE_TOKENS - seen / PAGE_TOKENS + 1), count(min(pages, 1 << a.split_shift)),
+          shift(a.split_shift) {}
+    __device__ __forceinline__ int begin(int split) const { return count == pages ? split : split * pages >> shift; }
+};
+
+/* A warp's first group of a page: turns do not depend on what is seen. */
+__device__ __forceinline__ int first_turn(int page, int seen, int warp) {
+    const int first = max(seen - page * PAGE_TOKENS, 0) / PAGE_GROUP;
+    const int mine = first / ATTEND_WARPS * ATTEND_WARPS + warp;
+    return mine < first ? mine + ATTEND_WARPS : mine;
+}
+/* Behind a page's last group. */
+__device__ __forceinline__ int end_of_page(int page, int pos) {
+    return min(pos - page * PAGE_TOKENS, PAGE_TOKENS - 1) / PAGE_GROUP + 1;
+}
+
+/* A warp's groups of a split: the newest page comes first, a page's groups as they lie. */
+struct group_walk {
+    int page, oldest, group, end, seen, pos;
+    __device__ __forceinline__ group_walk(const row_splits &of, int split, int first_seen, int position)
+        : seen(first_seen), pos(position) {
+        oldest = seen / PAGE_TOKENS + of.begin(split), page = seen / PAGE_TOKENS + of.begin(split + 1) - 1;
+        open_page(), settle();
+    }
+    __device__ __forceinline__ bool is_any() const { return page >= oldest; }
+    __device__ __forceinline__ int token() const { return page * PAGE_TOKENS + group * PAGE_GROUP; }
+    __device__ __forceinline__ void next() { group += ATTEND_WARPS, settle(); }
+    __device__ __forceinline__ void open_page() {
+        group = first_turn(page, seen, threadIdx.x / 32), end = end_of_page(page, pos);
+    }
+    __device__ __forceinline__ void settle() {
+        while (group >= end && page >= oldest)
+            if (--page >= oldest) open_page();
+    }
+};
 
 /* A group's keys, and its values, into shared memory. Places are written as sums of what depends on the lane and what
  * does not: there are few registers for them. */
@@ -174,7 +216,7 @@ __device__ __forceinline__ void leave_heads(const head_state<DIM> &h, float *sha
         *(float2 *)(mine + 8 * i + 2 * t) = make_float2(h.o[i][0] + h.o[i][2], h.o[i][1] + h.o[i][3]);
 }
 
-/* Element d of head n of the page: the warps' results in their order. */
+/* Element d of head n of the split: the warps' results in their order. */
 template <int DIM>
 __device__ __forceinline__ float merge_warps(float *max, float *total, const float *shared, int heads, int n, int d) {
     const float *sums = shared + ATTEND_WARPS * heads * DIM;
@@ -200,7 +242,7 @@ template <int DIM, class PUT> __device__ __forceinline__ void meet_warps(const f
     }
 }
 
-/* A page's result waits for the others. */
+/* A split's result waits for the others. */
 template <int DIM>
 __device__ __forceinline__ void put_part(const k_decode_args &a, int head, int d, float o, float max, float total) {
     const size_t at = ((size_t)blockIdx.z * a.n_heads + head) * a.n_splits + blockIdx.x;
@@ -212,7 +254,7 @@ __device__ __forceinline__ float sink_of(const k_decode_args &a, int head) {
     return a.sinks ? __ldg(a.sinks + head) * 1.44269504f : -INFINITY;
 }
 
-/* The only page's result: what merged_value makes of one. */
+/* The only split's result: what merged_value makes of one. */
 __device__ __forceinline__ float whole_value(const k_decode_args &a, float sink, float o, float max, float total) {
     const float m = fmaxf(max, sink), k = exp2_fast(max - m);
     float sum = fmaf(k, total, 0);
@@ -220,7 +262,7 @@ __device__ __forceinline__ float whole_value(const k_decode_args &a, float sink,
     return fmaf(k, o, 0) / sum;
 }
 
-/* Grid: pages, KV heads x blocks of eight query heads, spans of one row. */
+/* Grid: splits, KV heads x blocks of eight query heads, spans of one row. */
 template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_args &a) {
     SHARED_MEMORY(shared);
     constexpr int SLOT = PAGE_GROUP * DIM * 4;
@@ -234,33 +276,33 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     const k_span span = a.spans[blockIdx.z];
     if (span.n_rows != 1) return;
     const int row = span.row, pos = span.position, seen = first_seen(pos, a.window, a.chunk);
-    const int page = seen / PAGE_TOKENS + blockIdx.x;
-    if (page > pos / PAGE_TOKENS) return;
-    const int first = max(seen - page * PAGE_TOKENS, 0) / PAGE_GROUP;
-    const int end = min(pos - page * PAGE_TOKENS, PAGE_TOKENS - 1) / PAGE_GROUP + 1;
-    const size_t at = (size_t)a.pages[span.pages + page] * a.page_stride + (size_t)kv_head * PAGE_TOKENS * DIM * 2;
+    const row_splits splits(a, seen, pos);
+    if ((int)blockIdx.x >= splits.count) return;
     const uint32_t ring = shared_address(shared) + warp * a.ring * SLOT;
     const uint64_t policy = evict_first();
-    auto fetch = [&](int group, int slot) {
-        const size_t of = at + (size_t)group * PAGE_GROUP * DIM * 2;
-        if (group < end) fetch_group<DIM>(ring + slot * SLOT, a.k + of, a.v + of, policy);
+    group_walk now(splits, blockIdx.x, seen, pos), ahead = now;
+    auto fetch = [&](int slot) {
+        if (ahead.is_any()) {
+            const size_t of = (size_t)a.pages[span.pages + ahead.page] * a.page_stride +
+                              ((size_t)kv_head * PAGE_TOKENS + ahead.group * PAGE_GROUP) * DIM * 2;
+            fetch_group<DIM>(ring + slot * SLOT, a.k + of, a.v + of, policy);
+            ahead.next();
+        }
         commit_copies();
     };
-    const int mine = first / ATTEND_WARPS * ATTEND_WARPS + warp; /* turns do not depend on what is seen */
-    const int begin = mine < first ? mine + ATTEND_WARPS : mine;
-    fetch(begin, 0);
-    fetch(begin + ATTEND_WARPS, 1);
+    fetch(0);
+    fetch(1);
     uint32_t q[DIM / 16][4];
     read_queries<DIM>(q, a.q + ((size_t)row * a.n_heads + head + g) * DIM, g < n_heads, a.scale);
     head_state<DIM> h;
     h.clear();
-    for (int group = begin, slot = 0; group < end; group += ATTEND_WARPS, slot ^= 1) {
+    for (int slot = 0; now.is_any(); now.next(), slot ^= 1) {
         wait_copies<1>();
         __syncwarp();
-        clear_unseen<DIM>(ring + slot * SLOT, page * PAGE_TOKENS + group * PAGE_GROUP, seen, pos);
-        attend_group<DIM>(h, q, ring + slot * SLOT, page * PAGE_TOKENS + group * PAGE_GROUP, seen, pos, a.cap);
+        clear_unseen<DIM>(ring + slot * SLOT, now.token(), seen, pos);
+        attend_group<DIM>(h, q, ring + slot * SLOT, now.token(), seen, pos, a.cap);
         __syncwarp();
-        fetch(group + 2 * ATTEND_WARPS, slot);
+        fetch(slot);
     }
     wait_copies<0>();
     __syncthreads();
@@ -273,11 +315,10 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     });
 }
 
-/* This thread's element of the block's head, of pages in ascending order. */
+/* This thread's element of the block's head, of splits in ascending order. */
 __device__ __forceinline__ float merged_value(const k_decode_args &a, const k_span &span) {
     const int head = blockIdx.x, dim = blockDim.x, d = threadIdx.x;
-    const int seen = first_seen(span.position, a.window, a.chunk);
-    const int n = span.position / PAGE_TOKENS - seen / PAGE_TOKENS + 1;
+    const int n = row_splits(a, first_seen(span.position, a.window, a.chunk), span.position).count;
     const size_t at = ((size_t)blockIdx.y * a.n_heads + head) * a.n_splits;
     const float sink = sink_of(a, head);
     float max = sink, sum = 0, o = 0;

@@ -1,11 +1,11 @@
 /* program_attend.cuh — a program's attention: the new token's key and value go into the pages, then each block takes
- * some pages of some KV heads.
+ * some splits of some KV heads.
  *
- * Used by program.cuh. Rotation, pages, turns of the warps and merging are those of rope.cu and attend_decode.cuh, or
- * attend_coded.cuh, bit for bit; only who does what differs. Four warps attend to a page, several such quads to as many
- * pages at once where there are so many, and fetch across pages: the next one is on its way while results of this one
- * are merged. A warp has room for one group: its next keys come while values are mixed, its next values while keys are
- * scored. Heads are rotated by warps that do not fetch, as far as there are such.
+ * Used by program.cuh. Rotation, splits, turns of the warps and merging are those of rope.cu and attend_decode.cuh, or
+ * attend_coded.cuh, bit for bit; only who does what differs. Four warps attend to a split, several such quads to as
+ * many splits at once where there are so many, and fetch across them: the next one is on its way while results of this
+ * one are merged. A warp has room for one group: its next keys come while values are mixed, its next values while keys
+ * are scored. Heads are rotated by warps that do not fetch, as far as there are such.
  *
  * What a stage needs besides the step's own heads is fetched before these are heard: the first groups, too. So the new
  * token's key and value are put where the fetched ones lie (fresh_token), and into the page only when nobody waits.
@@ -26,8 +26,8 @@ __device__ __forceinline__ void meet_quad() {
     meet_threads_at(QUAD_BARRIER + quad_of_warp(), ATTEND_WARPS * 32);
 }
 
-/* What of the cache a warp fetches: its groups of page after page of its quad. What does not change is read where it
- * is: registers are for what is summed. */
+/* What of the cache a warp fetches: its groups of page after page of its quad, as group_walk has them. What does not
+ * change is read where it is: registers are for what is summed. */
 template <class CACHE> struct page_stream {
     const program_stage &stage;
     const program_item &item;
@@ -35,19 +35,15 @@ template <class CACHE> struct page_stream {
     bool fetches;  /* there was a group whose keys were fetched: the one in front of `group` */
     bool is_clear; /* the next group to be attended to has been cleared */
     uint32_t slot;
-    int page, oldest, group, end; /* pages of the quad come down to the oldest one */
+    int page, group, end;
 
     __device__ __forceinline__ const k_decode_args &args() const { return stage.is.heads.attend; }
     __device__ __forceinline__ int pos() const { return item.span.position; }
+    __device__ __forceinline__ int oldest() const { return item.quads[quad_of_warp()].oldest; }
     __device__ __forceinline__ int begin_of(int p) const {
-        const int first = max(item.seen - p * PAGE_TOKENS, 0) / PAGE_GROUP;
-        const int warp = threadIdx.x / 32 % ATTEND_WARPS;
-        const int mine = first / ATTEND_WARPS * ATTEND_WARPS + warp; /* turns do not depend on what is seen */
-        return mine < first ? mine + ATTEND_WARPS : mine;
+        return first_turn(p, item.seen, threadIdx.x / 32 % ATTEND_WARPS);
     }
-    __device__ __forceinline__ int end_of(int p) const {
-        return min(pos() - p * PAGE_TOKENS, PAGE_TOKENS - 1) / PAGE_GROUP + 1;
-    }
+    __device__ __forceinline__ int end_of(int p) const { return end_of_page(p, pos()); }
     __device__ __forceinline__ void open_page(int32_t id) {
         const size_t at = (size_t)id * args().page_stride;
         const int head = item.kv_head * (PAGE_TOKENS / PAGE_GROUP);
@@ -55,9 +51,9 @@ template <class CACHE> struct page_stream {
         group = begin_of(page), end = end_of(page);
     }
     __device__ __forceinline__ void fetch_next_keys() {
-        while (page >= oldest && group >= end)
-            if ((page -= stage.quads) >= oldest) open_page(args().pages[item.span.pages + page]);
-        fetches = page >= oldest;
+        while (page >= oldest() && group >= end)
+            if (--page >= oldest()) open_page(args().pages[item.span.pages + page]);
+        fetches = page >= oldest();
         if (fetches) {
             CACHE::fetch_keys(slot, k + (size_t)group * CACHE::KEYS);
             group += ATTEND_WARPS;
@@ -104,7 +100,7 @@ __device__ __forceinline__ void leave_rotated(const program_stage &s, float x[4]
         leave_result(s, PROGRAM_FOUND, a.out, first + i, places.of[i], x[i] * rotation_scale(dim));
 }
 
-/* A page's result, to be merged with others'. */
+/* A split's result, to be merged with others'. */
 template <int DIM>
 __device__ __forceinline__ void leave_part_of(const program_stage &stage, const float *found, int span, int head,
                                               int heads, int split) {
@@ -121,14 +117,14 @@ __device__ __forceinline__ void leave_part_of(const program_stage &stage, const 
     }
 }
 
-/* ---- the only page: merged by the whole block ---- */
+/* ---- the only split: merged by the whole block ---- */
 
 /* Threads in the order in which they merge: who attends comes last. */
 __device__ __forceinline__ int merging_thread() {
     return ((int)thread_now() + PROGRAM_THREADS - ATTEND_WARPS * 32) % PROGRAM_THREADS;
 }
 
-/* Element d of head n of the page: what merged_value makes of one. */
+/* Element d of head n of the split: what merged_value makes of one. */
 template <int DIM>
 __device__ __forceinline__ float end_page(const k_decode_args &a, const float *found, int heads, int n, int d,
                                           float sink) {
@@ -218,31 +214,29 @@ template <class CACHE> struct fresh_token {
     }
 };
 
-/* The newest of an item's pages: of a row at `position`, from the page that has `seen` to the one in front of `behind`
- * of those that follow. */
-__device__ __forceinline__ int newest_page(int seen, int behind, int position) {
-    return min(seen / PAGE_TOKENS + behind - 1, position / PAGE_TOKENS);
-}
-__device__ __forceinline__ int newest_page(const program_item &item) {
-    return newest_page(item.seen, item.behind, item.span.position);
+/* The oldest page of the split that the warp is at. */
+__device__ __forceinline__ int oldest_now() { return state_of().oldest[thread_now() / 32]; }
+__device__ __forceinline__ void keep_oldest(int page) {
+    if (lane_now() == 0) state_of().oldest[thread_now() / 32] = page;
+    __syncwarp();
 }
 
-/* An item's pages by the quads in turns, the newest one first, which is seldom full: as the last one its few groups
- * would be waited for by themselves. The first groups of each warp. */
+/* An item's pages, the newest one first, which is seldom full: as the last one its few groups would be waited for by
+ * themselves. The first groups of each warp. */
 template <class CACHE> __device__ __forceinline__ void start_pages(page_stream<CACHE> &s, const attend_room &r) {
     const program_item &item = s.item;
-    const int quad = quad_of_warp();
+    const program_quad &quad = item.quads[quad_of_warp()];
     s.slot = r.rings + threadIdx.x / 32 * (CACHE::KEYS + CACHE::VALUES);
-    s.page = newest_page(item) - quad;
-    s.oldest = item.seen / PAGE_TOKENS + item.first;
+    s.page = quad.newest;
     s.fetches = false;
-    if (s.page < s.oldest) return;
-    s.open_page(item.pages[quad]);
+    if (s.page < quad.oldest) return;
+    s.open_page(quad.id);
+    keep_oldest(quad.begin);
     s.fetch_next_keys();
     s.fetch_their_values();
 }
 
-/* The same pages, as far as start_pages has not come. What was found in the only page is left to the block. */
+/* The same pages, as far as start_pages has not come. What was found in the only split is left to the block. */
 template <int DIM, class CACHE>
 __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend_room &r) {
     const program_stage &stage = s.stage;
@@ -250,9 +244,10 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
     const k_decode_args &a = stage.is.heads.attend;
     const int shares = a.n_heads / a.n_kv_heads;
     const fresh_token<CACHE> fresh{r.fresh, s.pos()};
-    for (int page = newest_page(item) - quad_of_warp(); page >= s.oldest; page -= stage.quads) {
-        typename CACHE::state h;
-        h.clear();
+    typename CACHE::state h;
+    h.clear();
+    int split = item.quads[quad_of_warp()].split;
+    for (int page = item.quads[quad_of_warp()].newest; page >= s.oldest(); page--) {
         const int stop = s.end_of(page);
         for (int group = s.begin_of(page); group < stop; group += ATTEND_WARPS) {
             const int token = page * PAGE_TOKENS + group * PAGE_GROUP;
@@ -271,13 +266,16 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
             __syncwarp();
             s.fetch_their_values();
         }
+        if (agreed(page > oldest_now())) continue; /* the split goes on */
         float *found = r.found + quad_of_warp() * ATTEND_WARPS * shares * (DIM + 2);
         const bool is_only = a.n_splits == 1;
-        if (!is_only) meet_quad(); /* what was found in the page before has been merged */
+        if (!is_only) meet_quad(); /* what was found in the split before has been merged */
         CACHE::leave(h, found, thread_now() / 32 % ATTEND_WARPS, shares);
         if (is_only) break;
         meet_quad();
-        leave_part_of<DIM>(stage, found, item.index, item.kv_head * shares, shares, page - item.seen / PAGE_TOKENS);
+        leave_part_of<DIM>(stage, found, item.index, item.kv_head * shares, shares, split);
+        keep_oldest(item.seen / PAGE_TOKENS + row_splits(a, item.seen, s.pos()).begin(--split));
+        h.clear();
     }
     wait_copies<0>();
 }
@@ -289,12 +287,6 @@ template <int DIM> __device__ __forceinline__ void read_norms(const k_rope_args 
     if (i >= 2 * DIM) return;
     const float *weight = i < DIM ? a.q_norm : a.k_norm;
     r.norms[i] = weight ? __ldg(weight + i % DIM) : 1;
-}
-
-/* Whether the row's new token belongs to an item's pages. */
-__device__ __forceinline__ bool has_newest(const program_item &item) {
-    const int newest = item.span.position / PAGE_TOKENS - item.seen / PAGE_TOKENS;
-    return newest >= item.first && newest < item.behind;
 }
 
 /* Query heads are for warps 0 .. in the order of roles, the key and the value for those behind PROGRAM_MOST_HEADS. Who
@@ -312,7 +304,7 @@ __device__ __forceinline__ void rotate_heads(const program_stage &s, const atten
     const int role = role_of_warp<CACHE>(s.quads), lane = lane_now(), half = a.rot_dims / 2;
     const int which = role < PROGRAM_MOST_HEADS ? -1 : (role - PROGRAM_MOST_HEADS) / CACHE::TOKEN_WARPS;
     const bool is_q = role < CACHE::HEADS, is_k = which == 0, is_v = which == 1;
-    if (!is_q && !((is_k || is_v) && has_newest(item))) return;
+    if (!is_q && !((is_k || is_v) && item.has_newest)) return;
     const bool is_any = lane < DIM / 4 && (!is_q || role < shares);
     const int64_t row = item.span.row;
     const float scale = is_q && a.q_scale ? __ldg(a.q_scale + row) : 1;
@@ -345,7 +337,7 @@ template <class CACHE>
 __device__ __forceinline__ void store_token(const program_stage &s, const attend_room &r, const program_item &item) {
     const k_rope_args &a = s.is.heads.rope;
     const int i = (int)thread_now() / 32 - (PROGRAM_WARPS - 2 * CACHE::TOKEN_WARPS), pos = item.span.position;
-    if (i < 0 || !has_newest(item)) return;
+    if (i < 0 || !item.has_newest) return;
     const int64_t page = (int64_t)__ldg(a.pages + item.span.pages + pos / K_PAGE) * a.kv.page_stride;
     const size_t group = (size_t)item.kv_head * (PAGE_TOKENS / PAGE_GROUP);
     const int slot = pos % K_PAGE, piece = i % CACHE::TOKEN_WARPS;
@@ -355,7 +347,7 @@ __device__ __forceinline__ void store_token(const program_stage &s, const attend
         CACHE::store_value({r.fresh + CACHE::FRESH_KEY, a.kv.v + page + group * CACHE::VALUES, slot, piece});
 }
 
-/* Pages of all KV heads of all spans are dealt out in that order; the pages of one KV head are done together. Makes the
+/* Splits of all KV heads of all spans are dealt out in that order; those of one KV head are done together. Makes the
  * block's item `number`, or that it has none. */
 __device__ __forceinline__ void plan_item(const program_stage &s, program_item &item, int number, int begin, int end) {
     const k_decode_args &a = s.is.heads.attend;
@@ -367,32 +359,40 @@ __device__ __forceinline__ void plan_item(const program_stage &s, program_item &
         item.angles[quad] = __ldg((quad < half ? rope.cos : rope.sin - half) + (int64_t)span.row * half + quad);
     if (quad >= PROGRAM_MOST_QUADS) return;
     const int seen = first_seen(span.position, a.window, a.chunk), behind = min(end - pair * a.n_splits, a.n_splits);
-    const int page = newest_page(seen, behind, span.position) - quad;
-    item.pages[quad] = page >= seen / PAGE_TOKENS + first ? a.pages[span.pages + page] : 0;
+    const row_splits splits(a, seen, span.position);
+    const int there = min(behind, splits.count), n = there - first, oldest = seen / PAGE_TOKENS;
+    auto from = [&](int of) { return there - (of * n + s.quads - 1) / s.quads; }; /* the first ones have more */
+    program_quad &to = item.quads[quad];
+    to.newest = -1, to.oldest = 0;
+    if (quad < s.quads && from(quad + 1) < from(quad)) {
+        to.newest = oldest + splits.begin(from(quad)) - 1, to.oldest = oldest + splits.begin(from(quad + 1));
+        to.split = from(quad) - 1, to.begin = oldest + splits.begin(to.split);
+        to.id = a.pages[span.pages + to.newest];
+    }
     if (quad) return;
     item.span = span;
     item.begin = begin, item.end = end;
-    item.first = first, item.behind = behind;
+    item.has_newest = first < splits.count && behind >= splits.count;
     item.next = number + behind - first, item.seen = seen;
     item.kv_head = pair % a.n_kv_heads, item.index = index;
 }
 
-/* Which pages a block has, counted through all KV heads of all spans. A block that has some of two heads does one after
- * the other, and its quads seldom come out even in both; all wait for it. So each head has as many blocks as all of
- * them can have, unless the blocks that are left over would be missed more. */
-struct page_share {
+/* Which splits a block has, counted through all KV heads of all spans. A block that has some of two heads does one
+ * after the other, and its quads seldom come out even in both; all wait for it. So each head has as many blocks as all
+ * of them can have, unless the blocks that are left over would be missed more. */
+struct split_share {
     int begin, end;
 
     static __device__ __forceinline__ int shares_of(int n, int by) { return (n + by - 1) / by; }
 
-    __device__ __forceinline__ page_share(int heads, int pages, int quads) {
-        const int blocks = (int)gridDim.x, block = (int)blockIdx.x, n = heads * pages, each = blocks / heads;
-        const int turns = shares_of(shares_of(n, blocks), quads) + 1; /* of the pages of two heads, at most */
-        if (each && shares_of(shares_of(pages, each), quads) <= turns) {
+    __device__ __forceinline__ split_share(int heads, int splits, int quads) {
+        const int blocks = (int)gridDim.x, block = (int)blockIdx.x, n = heads * splits, each = blocks / heads;
+        const int turns = shares_of(shares_of(n, blocks), quads) + 1; /* of the splits of two heads, at most */
+        if (each && shares_of(shares_of(splits, each), quads) <= turns) {
             const int head = block / each, share = block - head * each;
             const bool is_any = head < heads;
-            begin = is_any ? head * pages + share * pages / each : 0;
-            end = is_any ? head * pages + (share + 1) * pages / each : 0;
+            begin = is_any ? head * splits + share * splits / each : 0;
+            end = is_any ? head * splits + (share + 1) * splits / each : 0;
         } else {
             begin = (int)((int64_t)block * n / blocks), end = (int)((int64_t)(block + 1) * n / blocks);
         }
@@ -401,7 +401,7 @@ struct page_share {
 
 __device__ __forceinline__ void plan_block(const program_stage &s) {
     const k_decode_args &a = s.is.heads.attend;
-    const page_share share(a.n_kv_heads * s.n_spans, a.n_splits, s.quads);
+    const split_share share(a.n_kv_heads * s.n_spans, a.n_splits, s.quads);
     plan_item(s, state_of().items[0], share.begin, share.begin, share.end);
     if (thread_now() == 0) state_of().items[1].begin = -1; /* none yet */
     __syncthreads();

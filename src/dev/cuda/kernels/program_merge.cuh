@@ -1,7 +1,7 @@
-/* program_merge.cuh — a head's pages become its result, in ascending order.
+/* program_merge.cuh — a head's splits become its result, in ascending order.
  *
  * Used by program.cuh. The sums are those of attend_decode.cuh's merge, or attend_coded.cuh's, bit for bit. A block has
- * a head, and all its warps look for pages at once, for a look is what takes the time; few of them add these up. */
+ * a head, and all its warps look for splits at once, for a look is what takes the time; few of them add these up. */
 #ifndef KERNELS_PROGRAM_MERGE_CUH
 #define KERNELS_PROGRAM_MERGE_CUH
 
@@ -43,23 +43,22 @@ struct rotated_pages {
     }
 };
 
-/* Where the pages of a head of a row are. */
+/* Where what was found in a head's splits is. */
 struct merged_head {
     const float *sums, *parts;
     int n;
 
     __device__ __forceinline__ merged_head(const program_stage &s, const k_span &span, int index, int head) {
         const k_decode_args &a = s.is.heads.attend;
-        const int seen = first_seen(span.position, a.window, a.chunk);
         const size_t at = ((size_t)index * a.n_heads + head) * a.n_splits;
-        n = span.position / PAGE_TOKENS - seen / PAGE_TOKENS + 1;
+        n = row_splits(a, first_seen(span.position, a.window, a.chunk), span.position).count;
         sums = (s.hears ? s.told[PROGRAM_PAGE_SUMS] : a.part_sums) + 2 * at;
         parts = (s.hears ? s.told[PROGRAM_PAGES] : a.part) + at * s.dim;
         if (s.hears) sums = told_at(sums), parts = told_at(parts);
     }
 };
 
-/* Pages `base` and on: their maxima and sums, one a lane and half, for a warp that adds; and each warp's elements of
+/* Splits `base` and on: their maxima and sums, one a lane and half, for a warp that adds; and each warp's elements of
  * some, which go into the scratch. All are looked at together. */
 struct merged_pages {
     float max[MERGE_HALVES], total[MERGE_HALVES];
@@ -93,7 +92,7 @@ struct merged_pages {
         for (int i = 0; i < MERGE_EACH; i++)
             if (i < count) *(float4 *)(to + i * dim) = make_float4(v[i][0], v[i][1], v[i][2], v[i][3]);
     }
-    /* The greatest of all pages' maxima, once the first ones are here. */
+    /* The greatest of all splits' maxima, once the first ones are here. */
     __device__ __forceinline__ float most(const program_stage &s, const merged_head &h, float so_far) const {
 #pragma unroll
         for (int i = 0; i < MERGE_HALVES; i++) so_far = fmaxf(so_far, max[i]);
