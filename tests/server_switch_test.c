@@ -82,8 +82,37 @@ static void test_switch_waits(void **state) {
     server_here_close(&h);
 }
 
+/* A client may ask for another model before anybody has looked how the load at the start ended. */
+static void test_later_failure(void **state) {
+    const load_order order = {.path = QUIPU_SOURCE "/models", .id = "broken"};
+    qp_status first = QP_INTERNAL;
+    server_here h;
+    server_here_open(&h, true);
+    assert_int_equal(loader_start(h.server->loader, &order, NULL, NULL), QP_OK);
+    assert_int_not_equal(loader_wait(h.server->loader, NULL), QP_OK);
+    assert_true(loader_has_begun(h.server->loader, &first, NULL));
+    assert_int_equal(first, QP_OK);
+    server_here_close(&h);
+}
+
+/* Nothing has begun before the load at the start is over; its failure is told. */
+static void test_no_first(void **state) {
+    const load_order first = {.is_first = true, .path = QUIPU_SOURCE "/models", .id = "broken"};
+    qp_status status = QP_OK;
+    qp_error err = {0};
+    server_here h;
+    server_here_open(&h, false);
+    assert_false(loader_has_begun(h.server->loader, &status, NULL));
+    assert_int_equal(loader_start(h.server->loader, &first, NULL, NULL), QP_OK);
+    while (!loader_has_begun(h.server->loader, &status, &err)) usleep(1000);
+    assert_int_not_equal(status, QP_OK);
+    assert_int_equal(err.code, status);
+    server_here_close(&h);
+}
+
 int main(void) {
     if (access(QUIPU_SOURCE "/models/demo/model.safetensors", R_OK)) return puts("SKIP: no demo model"), 77;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_switch), cmocka_unit_test(test_switch_waits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_switch), cmocka_unit_test(test_switch_waits),
+                                       cmocka_unit_test(test_later_failure), cmocka_unit_test(test_no_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,10 +151,10 @@ static qp_status run(server *sv, const load_order *order, qp_error *err) {
     ERR_TRY(server_listen(sv, &port, err));
     slog_say(sv->log, QP_LOG_INFO, "listening on http://%s:%d", sv->config->host, port);
     if (has_model) ERR_TRY(loader_start(sv->loader, order, NULL, err));
-    double share;
+    qp_status first = QP_OK;
     bool is_over = false;
-    while (!is_over && loader_is_running(sv, &share)) is_over = wait_signal(0.05);
-    if (!is_over && has_model) ERR_TRY(loader_wait(sv->loader, err));
+    while (!is_over && has_model && !loader_has_begun(sv->loader, &first, err)) is_over = wait_signal(0.05);
+    if (!is_over) ERR_TRY(first);
     if (!is_over) slog_say(sv->log, QP_LOG_INFO, "ready");
     while (!is_over && !server_is_lost(sv)) is_over = wait_signal(0.5);
     if (!is_over) return err_set(err, QP_INTERNAL, 0, "the device has failed");

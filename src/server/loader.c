@@ -40,9 +40,10 @@ struct loader {
     int n_onlookers;
     http_request **parked; /* [n_parked]: their handlers run again when this is over */
     size_t n_parked;
-    json_t *report; /* LOAD_ADAPTERS: what became of each */
-    qp_status status;
-    qp_error error;
+    json_t *report;                 /* LOAD_ADAPTERS: what became of each */
+    qp_status status, first_status; /* first: of the load at the start */
+    qp_error error, first_error;
+    bool has_begun; /* that one is over */
 };
 
 qp_status loader_new(loader **out, struct server *s, qp_error *err) {
@@ -129,6 +130,8 @@ static void end_onlookers(loader *l) {
     l->parked = NULL;
     l->n_parked = 0;
     l->is_running = false;
+    if (l->kind == LOAD_MODEL && l->order.is_first)
+        l->has_begun = true, l->first_status = l->status, l->first_error = l->error;
     bell_ring(&l->bell);
     bell_unlock(&l->bell);
     for (int i = 0; i < n; i++) end_one(l, list[i]);
@@ -469,6 +472,15 @@ qp_status loader_wait(loader *l, qp_error *err) {
     if (err && status != QP_OK) *err = l->error;
     bell_unlock(&l->bell);
     return status;
+}
+
+bool loader_has_begun(loader *l, qp_status *status, qp_error *err) {
+    bell_lock(&l->bell);
+    const bool has_begun = l->has_begun;
+    *status = l->first_status;
+    if (err && has_begun && *status != QP_OK) *err = l->first_error;
+    bell_unlock(&l->bell);
+    return has_begun;
 }
 
 void loader_free(loader *l) {

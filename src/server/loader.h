@@ -37,6 +37,8 @@ bool loader_park(loader *l, http_request *r);
 qp_status loader_start_adapters(loader *l, const load_order *order, http_request *r, qp_error *err);
 /* Waits for the load that runs; its failure. */
 qp_status loader_wait(loader *l, qp_error *err);
+/* Whether the load at the start (is_first) is over; *status, *err: how it ended, whatever has been asked for since. */
+bool loader_has_begun(loader *l, qp_status *status, qp_error *err);
 /* Takes the loaded model away and frees it when its jobs have ended, or have been cancelled; the request is answered
  * with null then. QP_BUSY while one is being loaded, QP_NO_FILE where there is none. */
 qp_status loader_start_unload(loader *l, bool skip_queue, http_request *r, qp_error *err);
