@@ -31,15 +31,17 @@ static struct {
     int after, result;
 } injected;
 static int64_t live;
-enum { GPUS = 2 };                                       /* alike */
-static size_t taken_bytes[GPUS], most_taken_bytes[GPUS]; /* of the GPUs' memory */
-static int64_t n_taken;                                  /* times that some was */
-static int current;                                      /* GPU of the context in use */
-static const char *fault;                                /* of the last launch that failed */
+enum { GPUS = 2 };                                                         /* alike */
+static size_t taken_bytes[GPUS], most_taken_bytes[GPUS];                   /* of the GPUs' memory */
+static int64_t n_taken;                                                    /* times that some was */
+static int current;                                                        /* GPU of the context in use */
+static const char *fault;                                                  /* of the last launch that failed */
 static size_t memory_bytes = (size_t)(getenv("EMULATE_MEMORY") ? atoi(getenv("EMULATE_MEMORY")) : 1024) << 20;
 
 /* What the GPUs are. */
-static struct { int major, multiprocessors; } kind;
+static struct {
+    int major, multiprocessors;
+} kind;
 
 static void ask_kind() {
     const char *asked = getenv("EMULATE_GPU");
@@ -104,9 +106,7 @@ API int cuInit(unsigned) {
 }
 API int cuDriverGetVersion(int *version) { return *version = 13000, SUCCESS; }
 API int cuGetErrorName(int error, const char **text) {
-    *text = error == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-            : error == 700         ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-                                   : "CUDA_ERROR";
+    *text = error == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR";
     return SUCCESS;
 }
 API int cuGetErrorString(int error, const char **text) {
@@ -126,10 +126,7 @@ API int cuDeviceGetName(char *name, int bytes, int) {
 }
 API int cuDeviceGetAttribute(int *value, int attribute, int) {
     MAY_FAIL;
-    *value = attribute == 16   ? kind.multiprocessors
-             : attribute == 75 ? kind.major
-             : attribute == 97 ? most_shared()
-                               : 0;
+    *value = attribute == 16 ? kind.multiprocessors : attribute == 75 ? kind.major : attribute == 97 ? most_shared() : 0;
     return SUCCESS;
 }
 API int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = memory_bytes, SUCCESS; }
@@ -189,10 +186,11 @@ API int cuMemcpyPeerAsync(uint64_t to, void *, uint64_t from, void *, size_t byt
 /* What stands in front of memory; behind it is a page that nobody may touch, and in front of that, where memory is no
  * multiple of what it is aligned to, what the address sanitizer knows not to be there. */
 struct piece {
+    uint8_t *from; /* of the whole mapping */
     size_t bytes, mapped;
     int gpu;
 };
-enum { ALIGNED = 256 }; /* memory, and what is free behind it */
+enum { ALIGNED = 256 }; /* memory, and what is free in front of it */
 static size_t up(size_t n, size_t by) { return (n + by - 1) / by * by; }
 
 API int cuMemAlloc_v2(uint64_t *memory, size_t bytes) {
@@ -202,7 +200,7 @@ API int cuMemAlloc_v2(uint64_t *memory, size_t bytes) {
     uint8_t *from = (uint8_t *)mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (from == MAP_FAILED || mprotect(from + mapped - page, page, PROT_NONE)) return OUT_OF_MEMORY;
     uint8_t *at = from + mapped - page - up(bytes, ALIGNED);
-    const piece head = {bytes, mapped, current};
+    const piece head = {from, bytes, mapped, current};
     memcpy(at - ALIGNED, &head, sizeof head);
     memset(at, 0xFF, bytes);
     ASAN_POISON_MEMORY_REGION(at + bytes, up(bytes, ALIGNED) - bytes);
@@ -215,13 +213,12 @@ API int cuMemAlloc_v2(uint64_t *memory, size_t bytes) {
     return SUCCESS;
 }
 API int cuMemFree_v2(uint64_t memory) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uint8_t *at = (uint8_t *)(uintptr_t)memory;
     piece head;
     memcpy(&head, at - ALIGNED, sizeof head);
     taken_bytes[head.gpu] -= head.bytes;
     ASAN_UNPOISON_MEMORY_REGION(at, up(head.bytes, ALIGNED));
-    munmap(at + up(head.bytes, ALIGNED) + page - head.mapped, head.mapped);
+    munmap(head.from, head.mapped);
     live--;
     return SUCCESS;
 }
@@ -349,7 +346,7 @@ API int cuLaunchKernelEx(const launch_how *how, void *function, void **given, vo
     }
     if (l.together && (y * z > 1 || x > (unsigned)kind.multiprocessors || x > MOST_TOGETHER)) return TOO_MANY_TOGETHER;
     if (x % l.cluster || (l.cluster > 1 && !l.together)) return INVALID; /* a cluster's blocks are there at once */
-    memcpy(l.given.bytes, given[0], sizeof l.given.bytes);               /* the host keeps room behind every struct */
+    memcpy(l.given.bytes, given[0], sizeof l.given.bytes); /* the host keeps room behind every struct */
     if (!captured) return run_launch(&l);
     captured->launches = (launch *)realloc((void *)captured->launches, (captured->n + 1) * sizeof l);
     captured->launches[captured->n++] = l;
