@@ -84,6 +84,7 @@ typedef struct cpu_matmul_kernel {
                       const int32_t *order);
     void (*join_rows)(void *to, int n_rows, int64_t n_in, int begin, int end);
     bool has_pairs; /* run looks at ways.pairs */
+    const struct cpu_matmul_kernel *prompts; /* for rows of prompts, with the same `pack`; NULL: itself */
 } cpu_matmul_kernel;
 
 /* n numbers of float16, at any address, as the nearest BF16. */

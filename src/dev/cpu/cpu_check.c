@@ -119,7 +119,10 @@ qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err
     *right = true;
     if (ops->grouped) ERR_TRY(check_packed(right, ops->grouped, err));
     if (ops->prompts) ERR_TRY(check_packed(right, ops->prompts, err));
-    for (quant_id type = QUANT_F16; type <= QUANT_BF16; type++)
-        if (ops->fast[type]) ERR_TRY(check_floats(right, ops->fast[type], type, err));
+    for (quant_id type = QUANT_F16; type <= QUANT_BF16; type++) {
+        const cpu_matmul_kernel *fast = ops->fast[type];
+        if (fast) ERR_TRY(check_floats(right, fast, type, err));
+        if (fast && fast->prompts) ERR_TRY(check_floats(right, fast->prompts, type, err));
+    }
     return QP_OK;
 }

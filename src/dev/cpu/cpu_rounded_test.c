@@ -101,10 +101,11 @@ static void make_small(world *w) {
     }
 }
 
-static void multiply(device *d, const dev_weight *weight, const float *x, int n_rows, float *out) {
+static void multiply(device *d, const dev_weight *weight, const float *x, int n_rows, int n_prompt, float *out) {
     d->ops->matmul(d, &(matmul_args){.x = x,
                                      .x_stride = weight->n_in,
                                      .n_rows = n_rows,
+                                     .n_prompt = n_prompt,
                                      .n_parts = 1,
                                      .parts = {{.w = weight, .out = out, .out_stride = weight->n_out}}});
 }
@@ -122,10 +123,11 @@ static void check_products(device *d, int n_out, int n_in) {
     for (int i = 0; i < MOST_ROWS * n_in; i++) x[i] = (float)(i * 31 % 257 - 128) / 77;
     dev_weight weight;
     open_weight(d, &weight, &w, DEV_USE_PRODUCT);
-    for (size_t r = 0; r < HARNESS_COUNT(rows); r++) {
-        multiply(d, &weight, x, rows[r], out);
-        multiply(d, &rounded, x, rows[r], expected);
-        assert_memory_equal(out, expected, (size_t)rows[r] * (size_t)n_out * sizeof *out);
+    for (size_t r = 0; r < 2 * HARNESS_COUNT(rows); r++) {
+        const int n_rows = rows[r / 2], n_prompt = r % 2 ? n_rows : 0;
+        multiply(d, &weight, x, n_rows, n_prompt, out);
+        multiply(d, &rounded, x, n_rows, n_prompt, expected);
+        assert_memory_equal(out, expected, (size_t)n_rows * (size_t)n_out * sizeof *out);
     }
     d->ops->weight_close(d, &weight);
     mem_free(x);
