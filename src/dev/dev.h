@@ -55,6 +55,7 @@ typedef struct dev_weight {
     void *packed;        /* the device's description of what it owns, or NULL: it reads what is stored */
     void *owned;         /* device memory, or NULL */
     size_t owned_bytes;
+    bool is_woven; /* data is in an order of the device's own */
 } dev_weight;
 
 /* ---- arguments of the ops ---- */

@@ -92,24 +92,24 @@ static inline void pack_row(elem *to, const float *x, int64_t n) {
 }
 
 /* Nothing is subnormal on the way: every float16 is a normal number of float32. */
+static inline vec round_halves(__m512i from) {
+    const __m512 low = _mm512_cvtph_ps(_mm512_castsi512_si256(from));
+    const __m512 high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(from, 1));
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
 static void round_f16(uint16_t *to, const uint8_t *from, int64_t n) {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        const __m512 low = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(from + 2 * i)));
-        const __m512 high = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(from + 2 * i + LANES)));
-        _mm512_storeu_si512(to + i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
-    }
-    for (; i < n; i += 16) {
-        const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1 : 0xFFFF);
-        const __m512 floats = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, from + 2 * i));
-        _mm256_mask_storeu_epi16(to + i, lanes, (__m256i)_mm512_cvtneps_pbh(floats));
-    }
+    for (; i + LANES <= n; i += LANES) _mm512_storeu_si512(to + i, round_halves(_mm512_loadu_si512(from + 2 * i)));
+    if (i == n) return;
+    const __mmask32 lanes = (__mmask32)((1ull << (n - i)) - 1);
+    _mm512_mask_storeu_epi16(to + i, lanes, round_halves(_mm512_maskz_loadu_epi16(lanes, from + 2 * i)));
 }
 
 #include "tiles_matmul.inc"
 #include "avx512bf16_woven.inc"
 
-TILES_KERNEL_AND(bf16, QUANT_BF16, &kernel_woven);
+TILES_KERNEL_AND(bf16, QUANT_BF16, .prompts = &kernel_woven, .weaving = &weaving);
 TILES_KERNEL(codes, QUANT_FP8_E4M3);
 
 const cpu_matmul_ops cpu_matmul_avx512bf16 = {

@@ -51,7 +51,7 @@ static qp_status weight_pack(device *d, dev_weight *w, qp_error *err) {
     if (w->owned || w->use == DEV_USE_LOOKUP) return QP_OK;
     if (!d->exact && c->matmul.grouped) ERR_TRY(pack_weight(w, c->pool, c->cache, err));
     if (!d->exact && w->use != DEV_USE_EXACT && c->matmul.round_f16)
-        ERR_TRY(rounded_open(w, c->matmul.round_f16, c->pool, c->cache, err));
+        ERR_TRY(rounded_open(w, &c->matmul, c->pool, c->cache, err));
     return w->packed ? QP_OK : coded_open(w, c->matmul.coded, c->pool, err);
 }
 

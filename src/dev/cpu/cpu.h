@@ -83,9 +83,20 @@ typedef struct cpu_matmul_kernel {
     void (*pack_rows)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end,
                       const int32_t *order);
     void (*join_rows)(void *to, int n_rows, int64_t n_in, int begin, int end);
-    bool has_pairs; /* run looks at ways.pairs */
+    bool has_pairs;                          /* run looks at ways.pairs */
     const struct cpu_matmul_kernel *prompts; /* for rows of prompts, with the same `pack`; NULL: itself */
+    const struct cpu_weaving *weaving;       /* of weights that are made while a model loads; NULL: rows */
 } cpu_matmul_kernel;
+
+/* How float16 weights are laid out that become BF16: some columns together. */
+typedef struct cpu_weaving {
+    const cpu_matmul_kernel *kernel; /* of all rows, with the same `pack` as that of rows of weights */
+    int columns;
+    size_t (*bytes)(int64_t n_out, int64_t n_in); /* what rows take must fit in size_t; SIZE_MAX where this does not */
+    /* Columns [column, end) of a float16 weight, which begin at a multiple and end at one or with the weight, to their
+     * place in the matrix at `to`. */
+    void (*weave)(void *to, const dev_weight *w, int64_t column, int64_t end);
+} cpu_weaving;
 
 /* n numbers of float16, at any address, as the nearest BF16. */
 typedef void cpu_round_f16(uint16_t *to, const uint8_t *from, int64_t n);

@@ -64,6 +64,7 @@ static const cpu_matmul_kernel *kernel_of_plain(const cpu_matmul_ops *ops, bool 
 }
 
 static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, const dev_weight *w, bool is_prompt) {
+    if (w->is_woven) return ops->fast[QUANT_BF16]->weaving->kernel;
     if (w->packed) return is_prompt && ops->prompts ? ops->prompts : ops->grouped;
     if (w->type->id < QUANT_PLAIN_COUNT) return kernel_of_plain(ops, exact, w->type->id, is_prompt);
     return w->owned ? kernel_of_codes(ops, exact, w->owned) : ops->unpacked;

@@ -527,6 +527,26 @@ static void self_test_finds_wrong_products(void **state) {
 }
 
 #if defined(__x86_64__)
+static void wrong_woven_run(const cpu_matmul_block *b) {
+    cpu_matmul_avx512bf16.fast[QUANT_BF16]->weaving->kernel->run(b);
+    b->out[b->n_columns - 1] += 0.01f;
+}
+
+static void self_test_finds_wrong_woven_products(void **state) {
+    if (!dev_cpu_level_available("avx512bf16")) skip();
+    cpu_matmul_kernel fast = *cpu_matmul_avx512bf16.fast[QUANT_BF16], stored = *fast.weaving->kernel;
+    cpu_weaving weaving = *fast.weaving;
+    cpu_matmul_ops ops = {.fast = {[QUANT_BF16] = &fast}};
+    bool right;
+    fast.weaving = &weaving;
+    weaving.kernel = &stored;
+    assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
+    assert_true(right);
+    stored.run = wrong_woven_run;
+    assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
+    assert_false(right);
+}
+
 #define PACKED_LEVEL avx2
 #elif defined(__aarch64__)
 #define PACKED_LEVEL neon
@@ -577,6 +597,9 @@ int main(void) {
         cmocka_unit_test(exact_ops_stay_exact),
         cmocka_unit_test(formats_mix),
         cmocka_unit_test(self_test_finds_wrong_products),
+#if defined(__x86_64__)
+        cmocka_unit_test(self_test_finds_wrong_woven_products),
+#endif
 #ifdef PACKED_LEVEL
         cmocka_unit_test(self_test_finds_wrong_packed_products),
 #endif

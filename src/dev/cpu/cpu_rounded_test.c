@@ -10,7 +10,7 @@
 enum { MOST_ROWS = 200, MOST_IN = 1 << 11 };
 
 /* Columns and inputs: of all numbers of float16, of pieces of vectors, and of more than a task of the pool. */
-static const int sizes[][2] = {{64, 1024}, {1, 1}, {3, 5}, {7, 33}, {2, 47}, {97, 1361}};
+static const int sizes[][2] = {{64, 1024}, {1, 1}, {3, 5}, {7, 33}, {2, 47}, {40, 70}, {97, 1361}};
 enum { SIZES = HARNESS_COUNT(sizes) };
 
 typedef struct world {
@@ -42,14 +42,33 @@ static bool is_same(uint16_t a, uint16_t b) {
     return a == b || (isnan(quant_bf16_to_f32(a)) && isnan(quant_bf16_to_f32(b)));
 }
 
+/* Panels of 48 columns; in one, pairs of inputs of 16 columns after the others; the rest of the last 16, and inputs up
+ * to a multiple of 32, are filled up. */
+static int64_t woven_place(const dev_weight *weight, int64_t column, int64_t k) {
+    const int64_t n_in = (weight->n_in + 31) / 32 * 32, first = column / 48 * 48, left = weight->n_out - first;
+    const int64_t registers = left >= 48 ? 3 : (left + 15) / 16;
+    return first * n_in + (k / 2 * registers + column % 48 / 16) * 32 + column % 16 * 2 + k % 2;
+}
+
 static void assert_is_rounded(const dev_weight *weight, const world *w) {
     assert_int_equal(weight->type->id, QUANT_BF16);
     assert_int_equal(weight->stored.type->id, QUANT_F16);
     assert_ptr_equal(weight->stored.parts[0], w->memory + 1);
     const uint16_t *is = weight->data;
-    for (int64_t i = 0; i < weight->n_out * weight->n_in; i++)
-        if (!is_same(is[i], w->rounded[i]))
-            fail_msg("number %lld is %04x, not %04x", (long long)i, is[i], w->rounded[i]);
+    const int64_t n_in = weight->n_in;
+    for (int64_t i = 0; i < weight->n_out * n_in; i++) {
+        const int64_t at = weight->is_woven ? woven_place(weight, i / n_in, i % n_in) : i;
+        if (!is_same(is[at], w->rounded[i]))
+            fail_msg("number %lld is %04x, not %04x", (long long)i, is[at], w->rounded[i]);
+    }
+    for (int64_t c = 0; weight->is_woven && c < weight->n_out; c++)
+        for (int64_t k = n_in; k % 32; k++) assert_int_equal(is[woven_place(weight, c, k)], 0);
+}
+
+/* Whether the level lays them out in an order of its own. */
+static bool weaves(const device *d) {
+    const cpu_matmul_kernel *kernel = cpu_of((device *)d)->matmul.fast[QUANT_BF16];
+    return kernel && kernel->weaving;
 }
 
 static void assert_is_left_alone(const dev_weight *weight, const world *w) {
@@ -72,9 +91,10 @@ static void check_numbers(device *d, int n_out, int n_in) {
     for (size_t i = 0; i < HARNESS_COUNT(uses); i++) {
         dev_weight weight;
         open_weight(d, &weight, &w, uses[i]);
-        if (rounds(d) && uses[i] != DEV_USE_LOOKUP && uses[i] != DEV_USE_EXACT)
+        if (rounds(d) && uses[i] != DEV_USE_LOOKUP && uses[i] != DEV_USE_EXACT) {
             assert_is_rounded(&weight, &w);
-        else
+            assert_int_equal(weight.is_woven, weaves(d));
+        } else
             assert_is_left_alone(&weight, &w);
         d->ops->weight_close(d, &weight);
     }
@@ -110,6 +130,7 @@ static void multiply(device *d, const dev_weight *weight, const float *x, int n_
                                      .parts = {{.w = weight, .out = out, .out_stride = weight->n_out}}});
 }
 
+/* Woven ones have the bits that rows of prompts have with BF16 rows. */
 static void check_products(device *d, int n_out, int n_in) {
     static const int rows[] = {1, 3, 8, 20, MOST_ROWS};
     if (!rounds(d)) return;
@@ -126,7 +147,7 @@ static void check_products(device *d, int n_out, int n_in) {
     for (size_t r = 0; r < 2 * HARNESS_COUNT(rows); r++) {
         const int n_rows = rows[r / 2], n_prompt = r % 2 ? n_rows : 0;
         multiply(d, &weight, x, n_rows, n_prompt, out);
-        multiply(d, &rounded, x, n_rows, n_prompt, expected);
+        multiply(d, &rounded, x, n_rows, weaves(d) ? n_rows : n_prompt, expected);
         assert_memory_equal(out, expected, (size_t)n_rows * (size_t)n_out * sizeof *out);
     }
     d->ops->weight_close(d, &weight);

@@ -8,9 +8,9 @@
 #include "cpu.h"
 #include "pack_cache.h"
 
-/* On the pool's threads, or out of the cache (NULL: none), which must outlive it. Leaves a weight alone that is not
- * float16, and on failure. */
-qp_status rounded_open(dev_weight *w, cpu_round_f16 *round, pool *p, pack_cache *cache, qp_error *err);
+/* In rows, or woven where the level's kernel of BF16 wants it so. On the pool's threads, or out of the cache (NULL:
+ * none), which must outlive it. Leaves a weight alone that is not float16, and on failure. */
+qp_status rounded_open(dev_weight *w, const cpu_matmul_ops *by, pool *p, pack_cache *cache, qp_error *err);
 bool rounded_is(const dev_weight *w);
 void rounded_close(dev_weight *w);
 
