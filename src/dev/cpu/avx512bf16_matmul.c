@@ -109,7 +109,7 @@ static void round_f16(uint16_t *to, const uint8_t *from, int64_t n) {
 #include "tiles_matmul.inc"
 #include "avx512bf16_woven.inc"
 
-TILES_KERNEL_AND(bf16, QUANT_BF16, .prompts = &kernel_woven, .weaving = &weaving);
+TILES_KERNEL_AND(bf16, QUANT_BF16, .weaving = &weaving);
 TILES_KERNEL(codes, QUANT_FP8_E4M3);
 
 const cpu_matmul_ops cpu_matmul_avx512bf16 = {

@@ -83,9 +83,8 @@ typedef struct cpu_matmul_kernel {
     void (*pack_rows)(void *to, const float *x, int64_t x_stride, int n_rows, int64_t n_in, int begin, int end,
                       const int32_t *order);
     void (*join_rows)(void *to, int n_rows, int64_t n_in, int begin, int end);
-    bool has_pairs;                          /* run looks at ways.pairs */
-    const struct cpu_matmul_kernel *prompts; /* for rows of prompts, with the same `pack`; NULL: itself */
-    const struct cpu_weaving *weaving;       /* of weights that are made while a model loads; NULL: rows */
+    bool has_pairs;                    /* run looks at ways.pairs */
+    const struct cpu_weaving *weaving; /* of weights that are made while a model loads; NULL: rows */
 } cpu_matmul_kernel;
 
 /* How float16 weights are laid out that become BF16: some columns together. */

@@ -154,7 +154,6 @@ qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err
     for (quant_id type = QUANT_F16; type <= QUANT_BF16; type++) {
         const cpu_matmul_kernel *fast = ops->fast[type];
         if (fast) ERR_TRY(check_floats(right, fast, type, err));
-        if (fast && fast->prompts) ERR_TRY(check_floats(right, fast->prompts, type, err));
         if (fast && fast->weaving) ERR_TRY(check_woven(right, fast->weaving, err));
     }
     return QP_OK;

@@ -57,16 +57,11 @@ static const cpu_matmul_kernel *kernel_of_codes(const cpu_matmul_ops *ops, bool 
     return !exact && fast ? fast : ops->coded[coded->codes];
 }
 
-static const cpu_matmul_kernel *kernel_of_plain(const cpu_matmul_ops *ops, bool exact, quant_id type, bool is_prompt) {
-    const cpu_matmul_kernel *fast = exact ? NULL : ops->fast[type];
-    if (!fast) return ops->exact[type];
-    return is_prompt && fast->prompts ? fast->prompts : fast;
-}
-
 static const cpu_matmul_kernel *kernel_of(const cpu_matmul_ops *ops, bool exact, const dev_weight *w, bool is_prompt) {
+    const quant_id type = w->type->id;
     if (w->is_woven) return ops->fast[QUANT_BF16]->weaving->kernel;
     if (w->packed) return is_prompt && ops->prompts ? ops->prompts : ops->grouped;
-    if (w->type->id < QUANT_PLAIN_COUNT) return kernel_of_plain(ops, exact, w->type->id, is_prompt);
+    if (type < QUANT_PLAIN_COUNT) return !exact && ops->fast[type] ? ops->fast[type] : ops->exact[type];
     return w->owned ? kernel_of_codes(ops, exact, w->owned) : ops->unpacked;
 }
 
@@ -341,9 +336,7 @@ typedef struct room {
 /* `times` packings by this kernel, unless another packs the same way; false where the sum overflows. */
 static bool add_room(room *r, const cpu_matmul_kernel *kernel, int times, int max_rows, int64_t max_in) {
     if (!kernel) return true;
-    const cpu_matmul_kernel *by[] = {kernel, kernel->prompts ? kernel->prompts : kernel};
-    for (int i = 0; i < 2; i++)
-        if (by[i]->scratch_bytes(max_in) > r->scratch) r->scratch = by[i]->scratch_bytes(max_in);
+    if (kernel->scratch_bytes(max_in) > r->scratch) r->scratch = kernel->scratch_bytes(max_in);
     for (int i = 0; i < r->n; i++)
         if (r->kernels[i]->pack == kernel->pack) return true;
     r->kernels[r->n++] = kernel;

@@ -26,7 +26,6 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes, GAP = 3 /* floats between rows
 typedef struct world {
     shape shape;
     quant_id type;
-    bool is_prompt;
     uint8_t *stored[DEV_MATMUL_PARTS]; /* one byte more in front of the weights */
     dev_weight weights[DEV_MATMUL_PARTS];
     float *x, *bias[DEV_MATMUL_PARTS], *before[DEV_MATMUL_PARTS], *out[DEV_MATMUL_PARTS];
@@ -91,7 +90,6 @@ static void multiply_as(device *d, world *w, int row, int n_rows, bool is_exact)
     matmul_args a = {.x = w->x + row * x_stride(w),
                      .x_stride = x_stride(w),
                      .n_rows = n_rows,
-                     .n_prompt = w->is_prompt ? n_rows : 0,
                      .n_parts = w->shape.n_parts,
                      .is_exact = is_exact};
     for (int p = 0; p < a.n_parts; p++)
@@ -166,21 +164,7 @@ static double bound_of(const device *d, quant_id type) {
     return type == QUANT_F16 ? 0x1.01p-8 : 0x1p-9;
 }
 
-/* Whether rows of prompts have products of their own. */
-static bool has_prompts(const device *d, quant_id type) {
-    const cpu_matmul_kernel *fast = d->exact ? NULL : cpu_of((device *)d)->matmul.fast[type];
-    return fast && fast->prompts;
-}
-
 typedef void check_fn(device *d, world *w);
-
-static void check_both(check_fn *check, device *d, world *w) {
-    check(d, w);
-    if (!has_prompts(d, w->type)) return;
-    w->is_prompt = true;
-    check(d, w);
-    w->is_prompt = false;
-}
 
 /* Every shape and format on every level this machine has, both precisions, 1 to 3 threads. */
 static void on_all_devices(check_fn *check) {
@@ -196,7 +180,7 @@ static void on_all_devices(check_fn *check) {
         world w;
         make_world(&w, shapes[i / QUANT_PLAIN_COUNT], (quant_id)(i % QUANT_PLAIN_COUNT));
         expect(&w);
-        for (int d = 0; d < n_devices; d++) check_both(check, devices[d], &w);
+        for (int d = 0; d < n_devices; d++) check(devices[d], &w);
         free_world(&w);
     }
     for (int d = 0; d < n_devices; d++) dev_close(devices[d]);
@@ -260,11 +244,10 @@ static void caches_change_nothing(void **state) { on_all_devices(check_caches); 
 static void threads_change_nothing(void **state) {
     for (int i = 0; level_name(i); i++) {
         device *one = open_level(level_name(i), 1, false), *many = open_level(level_name(i), 4, false);
-        for (int s = 0; s < 2 * N_SHAPES; s += SHAPE_STEP) {
+        for (int s = 0; s < N_SHAPES; s += SHAPE_STEP) {
             world a, b;
-            make_world(&a, shapes[s / 2], QUANT_BF16);
-            make_world(&b, shapes[s / 2], QUANT_BF16);
-            a.is_prompt = b.is_prompt = s % 2;
+            make_world(&a, shapes[s], QUANT_BF16);
+            make_world(&b, shapes[s], QUANT_BF16);
             reset(&a);
             reset(&b);
             multiply(one, &a, 0, a.shape.n_rows);
@@ -276,44 +259,6 @@ static void threads_change_nothing(void **state) {
         }
         dev_close(one);
         dev_close(many);
-    }
-}
-
-/* Rows of answers and of prompts in one op are what they are by themselves. */
-static void check_mixed(device *d, shape s) {
-    world w;
-    make_world(&w, s, QUANT_BF16);
-    const int answers = s.n_rows / 3;
-    const size_t bytes = out_floats(&w, 0) * sizeof(float), first = (size_t)(answers * out_stride(&w, 0));
-    float *apart = mem_array(bytes, 1);
-    reset(&w);
-    multiply(d, &w, 0, answers);
-    w.is_prompt = true;
-    multiply(d, &w, answers, s.n_rows - answers);
-    memcpy(apart, w.out[0], bytes);
-    reset(&w);
-    d->ops->matmul(d, &(matmul_args){.x = w.x,
-                                     .x_stride = x_stride(&w),
-                                     .n_rows = s.n_rows,
-                                     .n_prompt = s.n_rows - answers,
-                                     .n_parts = 1,
-                                     .parts = {{.w = &w.weights[0],
-                                                .bias = s.bias ? w.bias[0] : NULL,
-                                                .out = w.out[0],
-                                                .out_stride = out_stride(&w, 0),
-                                                .add = s.add}}});
-    assert_memory_equal(w.out[0], apart, first * sizeof(float));
-    assert_memory_equal(w.out[0] + first, apart + first, bytes - first * sizeof(float));
-    mem_free(apart);
-    free_world(&w);
-}
-
-static void rows_of_both_kinds_mix(void **state) {
-    static const shape mixed[] = {{33, {19}, 1, 5, false, true}, {100, {129}, 1, 33, true, false}};
-    for (int i = 0; level_name(i); i++) {
-        device *d = open_level(level_name(i), 2, false);
-        for (size_t s = 0; s < HARNESS_COUNT(mixed); s++) check_mixed(d, mixed[s]);
-        dev_close(d);
     }
 }
 
@@ -510,15 +455,10 @@ static void wrong_run(const cpu_matmul_block *b) {
 static void self_test_finds_wrong_products(void **state) {
     cpu_matmul_kernel wrong = *cpu_matmul_ref.exact[QUANT_BF16];
     bool right;
-    cpu_matmul_kernel with_prompts = wrong;
     cpu_matmul_ops ops = {.fast = {[QUANT_BF16] = &wrong}};
     assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
     assert_true(right);
     wrong.run = wrong_run;
-    assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
-    assert_false(right);
-    with_prompts.prompts = &wrong;
-    ops.fast[QUANT_BF16] = &with_prompts;
     assert_int_equal(cpu_matmul_check(&right, &ops, NULL), QP_OK);
     assert_false(right);
     mem_fail_after(0);
@@ -590,7 +530,6 @@ int main(void) {
         cmocka_unit_test(rows_do_not_know_each_other),
         cmocka_unit_test(caches_change_nothing),
         cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(rows_of_both_kinds_mix),
         cmocka_unit_test(places_change_nothing),
         cmocka_unit_test(gates_change_nothing),
         cmocka_unit_test(norms_change_nothing),
