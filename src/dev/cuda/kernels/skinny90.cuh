@@ -37,9 +37,8 @@ struct skinny_place {
     __device__ __forceinline__ uint32_t unit(int stage) const {
         return w + (stage * tiles + (int)threadIdx.x / 32) * slot_bytes;
     }
-    __device__ __forceinline__ void release_w(int stage) const {
-        if (threadIdx.x % 32 == 0) barrier_arrive_here(w_empty + 8 * stage);
-    }
+    /* By all lanes: one would do, and take as long, but racecheck does not see that the others have met it. */
+    __device__ __forceinline__ void release_w(int stage) const { barrier_arrive_here(w_empty + 8 * stage); }
     __device__ __forceinline__ void release_x(int stage) const {
         if (threadIdx.x % 128 == 0) barrier_arrive_here(x_empty + 8 * stage);
     }
@@ -224,7 +223,7 @@ template <class UNITS, int COLUMNS> __device__ __forceinline__ void skinny90(con
     const int warp = (int)threadIdx.x / 32 - at.tiles; /* that copies; negative: multiplies */
     if (threadIdx.x == 0) {
         for (int i = 0; i < a.w_depth; i++)
-            barrier_init(at.w_full + 8 * i, 1), barrier_init(at.w_empty + 8 * i, at.tiles);
+            barrier_init(at.w_full + 8 * i, 1), barrier_init(at.w_empty + 8 * i, 32 * at.tiles);
         for (int i = 0; i < a.x_depth; i++)
             barrier_init(at.x_full + 8 * i, 1), barrier_init(at.x_empty + 8 * i, a.groups);
         barriers_made();
