@@ -48,40 +48,34 @@ static void look(bool *right, const float_trial *t, int n_rows) {
         if (!(fabsf(t->out[i] - t->expected[i]) <= 1e-4f)) *right = false;
 }
 
-static qp_status compare(bool *right, const cpu_matmul_kernel *kernel, float_trial *t, quant_id type, int n_rows,
-                         qp_error *err) {
-    const dev_weight w = {.type = quant_type_of(type), .n_out = N_OUT, .n_in = N_IN, .data = t->weights};
-    ERR_TRY(multiply(cpu_matmul_ref.exact[type], &w, t->x, n_rows, t->expected, err));
-    ERR_TRY(multiply(kernel, &w, t->x, n_rows, t->out, err));
-    look(right, t, n_rows);
+static dev_weight stored_rows(const float_trial *t, quant_id type) {
+    return (dev_weight){.type = quant_type_of(type), .n_out = N_OUT, .n_in = N_IN, .data = t->weights};
+}
+
+/* The kernel's product with w is ref's with these rows. */
+static qp_status try_floats(bool *right, const cpu_matmul_kernel *kernel, const dev_weight *w, const dev_weight *rows,
+                            float_trial *t, qp_error *err) {
+    for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts; i++) {
+        ERR_TRY(multiply(cpu_matmul_ref.exact[rows->type->id], rows, t->x, row_counts[i], t->expected, err));
+        ERR_TRY(multiply(kernel, w, t->x, row_counts[i], t->out, err));
+        look(right, t, row_counts[i]);
+    }
     return QP_OK;
 }
 
 /* Float16 weights that a level lays out in an order of its own. */
-static qp_status compare_woven(bool *right, const cpu_weaving *weaving, float_trial *t, int n_rows, qp_error *err) {
-    const dev_weight w = {.type = quant_type_of(QUANT_F16), .n_out = N_OUT, .n_in = N_IN, .data = t->weights};
+static qp_status try_woven(bool *right, const cpu_weaving *weaving, float_trial *t, qp_error *err) {
+    fill(t, QUANT_F16);
+    const dev_weight rows = stored_rows(t, QUANT_F16);
     const size_t bytes = weaving->bytes(N_OUT, N_IN);
-    dev_weight woven = w;
     void *to = mem_big(bytes);
     if (!to) return err_no_memory(err, bytes, "the self-test of the matrix products");
-    weaving->weave(to, &w, 0, N_OUT);
+    weaving->weave(to, &rows, 0, N_OUT);
+    dev_weight woven = rows;
     woven.type = quant_type_of(QUANT_BF16);
     woven.data = to;
-    qp_status status = multiply(cpu_matmul_ref.exact[QUANT_F16], &w, t->x, n_rows, t->expected, err);
-    if (status == QP_OK) status = multiply(weaving->kernel, &woven, t->x, n_rows, t->out, err);
+    const qp_status status = try_floats(right, weaving->kernel, &woven, &rows, t, err);
     mem_big_free(to, bytes);
-    if (status == QP_OK) look(right, t, n_rows);
-    return status;
-}
-
-static qp_status check_woven(bool *right, const cpu_weaving *weaving, qp_error *err) {
-    float_trial *t = MEM_NEW(float_trial);
-    if (!t) return err_no_memory(err, sizeof *t, "the self-test of the matrix products");
-    fill(t, QUANT_F16);
-    qp_status status = QP_OK;
-    for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts && status == QP_OK; i++)
-        status = compare_woven(right, weaving, t, row_counts[i], err);
-    mem_free(t);
     return status;
 }
 
@@ -89,9 +83,9 @@ static qp_status check_floats(bool *right, const cpu_matmul_kernel *kernel, quan
     float_trial *t = MEM_NEW(float_trial);
     if (!t) return err_no_memory(err, sizeof *t, "the self-test of the matrix products");
     fill(t, type);
-    qp_status status = QP_OK;
-    for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts && status == QP_OK; i++)
-        status = compare(right, kernel, t, type, row_counts[i], err);
+    const dev_weight rows = stored_rows(t, type);
+    qp_status status = try_floats(right, kernel, &rows, &rows, t, err);
+    if (status == QP_OK && kernel->weaving) status = try_woven(right, kernel->weaving, t, err);
     mem_free(t);
     return status;
 }
@@ -154,7 +148,6 @@ qp_status cpu_matmul_check(bool *right, const cpu_matmul_ops *ops, qp_error *err
     for (quant_id type = QUANT_F16; type <= QUANT_BF16; type++) {
         const cpu_matmul_kernel *fast = ops->fast[type];
         if (fast) ERR_TRY(check_floats(right, fast, type, err));
-        if (fast && fast->weaving) ERR_TRY(check_woven(right, fast->weaving, err));
     }
     return QP_OK;
 }
