@@ -1,4 +1,4 @@
-/* amxint8_quant.c — many rows times whole-number weights on AMX tiles of bytes.
+/* amxint8_quant.c — 5 rows and more times whole-number weights on AMX tiles of bytes.
  *
  * The walk is quant_panel.inc's. A chunk is unpacked to bytes with a sign, what the zero takes off taken off, so that a
  * product of tiles is a group's whole number and needs nothing else. A tile of activations is 16 rows x 32 inputs where
@@ -6,29 +6,30 @@
  * is rows of 16 columns: columns are lanes, a row's scale is broadcast, and its floats are added up as in
  * quant_matmul.inc. So what goes through AVX-512 VNNI, fewer rows and groups of 16 inputs, has the same bits.
  *
- * The tricky thing is what follows a product. For 16 rows x 16 columns the unit needs 16 cycles; the lines then leave
- * through memory and take 48 vector instructions (64 with minima) to become floats, be scaled and added: 24 cycles
- * (32), if nothing else stands in the way. Of groups of 16 inputs a product is worth half as much, and VNNI is faster.
- * So products run LAG ahead of their vectors, through a ring of memory, and all that 16 rows have with a panel are one
- * sequence; their floats stay in 16 registers for a whole chunk. */
+ * The tricky thing is what follows a product. While the unit works, one of the two ports for vectors takes no
+ * multiply-add, so products and vectors go in turns: all that 16 rows have with a chunk of three tiles is multiplied
+ * and left in memory, then becomes floats, four rows of three tiles in registers at a time. Tiles of sums begin with
+ * MAGIC, so that is two multiply-adds for each 16 numbers. A chunk is short because whatever lies between the two must
+ * stay in the first cache: 12 KiB of whole numbers, 9 of weights, 4 of activations; chunks of 8 took 1.6 times as long.
+ */
 #include "avx512_quant.h"
 #include "amx_tiles.h"
 #include "cpu.h"
 
 /* What another processor may want otherwise. */
 enum {
-    LEAST_ROWS = 32, /* fewer go through AVX-512 VNNI */
-    CHUNK = 8,       /* times 32 inputs */
+    LEAST_ROWS = 5,  /* fewer go through AVX-512 VNNI */
+    CHUNK = 4,       /* times 32 inputs */
     ROW_BLOCK = 256, /* for which a chunk is unpacked once */
-    LAG = 3,         /* products between one and its vectors */
-    RING = LAG + 1,
+    ROWS_HELD = 4,   /* whose floats are in registers */
 };
-/* As AVX-512 VNNI has them: blocks are cut before it is known who multiplies them. */
+/* Up to 16 rows are cut as few rows are. */
 enum {
     STREAMED_ROWS = 16,
-    PANEL_TILES = 3, /* unpacked together: 18 KiB with CHUNK, in the first cache beside the activations of 16 rows */
-    BLOCK_TILES = 6, /* for which a chunk's activations come from afar once */
+    PANEL_TILES = 3, /* multiplied together */
+    BLOCK_TILES = 6, /* for which a chunk's activations come from afar once; the next chunk is fetched meanwhile */
 };
+#define FETCH_ASKS (CPU_PACK_ROWS / ROWS_HELD)
 
 static inline ivec i_kept(ivec codes, ivec base) { return _mm512_sub_epi8(codes, base); }
 
@@ -44,109 +45,134 @@ static const float no_fines[PACK_COLUMNS];
 _Static_assert((int)GROUP_ROWS == TILE_SIDE && (int)PACK_COLUMNS == TILE_SIDE, "what lies side by side is a tile");
 typedef int32_t dots[GROUP_ROWS][PACK_COLUMNS];
 
-/* Tiles 0 and 1 hold whole numbers, 2 and 3 activations, 4 and 5 weights. */
-static void configure(void) {
+/* Tiles 0 to 2 hold whole numbers, 3 activations, 4 to 6 weights. Of fewer rows than 16 only whole groups of vectors
+ * are multiplied: a product takes as many cycles. */
+static void configure(int n_rows) {
     tile_config config = tiles_full();
-    for (int i = 2; i < 4; i++) config.row_bytes[i] = PACK_DEPTH;
-    for (int i = 4; i < 6; i++) config.rows[i] = STEPS;
+    const int rows = (n_rows + ROWS_HELD - 1) / ROWS_HELD * ROWS_HELD;
+    for (int i = 0; i <= PANEL_TILES; i++) config.rows[i] = (uint8_t)least(TILE_SIDE, rows);
+    config.row_bytes[3] = PACK_DEPTH;
+    for (int i = 4; i < 4 + PANEL_TILES; i++) config.rows[i] = STEPS;
     tiles_configure(&config);
 }
 
-#define PRODUCT(sums, inputs, codes)                                                                                   \
-    do {                                                                                                               \
-        _tile_loadd(inputs, x, sizeof(act));                                                                           \
-        _tile_loadd(codes, w, PACK_LINE);                                                                              \
-        _tile_zero(sums);                                                                                              \
-        _tile_dpbssd(sums, inputs, codes);                                                                             \
-        _tile_stored(sums, to, PACK_LINE);                                                                             \
-    } while (0)
+/* A row of what every sum begins with; a tile is loaded from it with steps of 0 bytes. */
+#define FOUR MAGIC, MAGIC, MAGIC, MAGIC
+_Alignas(64) static const int32_t magic[PACK_COLUMNS] = {FOUR, FOUR, FOUR, FOUR};
+#undef FOUR
 
-/* 16 rows times 32 inputs. Every other product has other tiles: its loads wait for none that are still being read. */
-ALWAYS_INLINE void multiply(dots to, const act *x, const uint8_t *w, bool is_odd) {
-    if (is_odd)
-        PRODUCT(1, 3, 5);
-    else
-        PRODUCT(0, 2, 4);
+#define LOAD_INPUTS(x) _tile_loadd(3, x, sizeof(act))
+/* Tiles are named by digits: they become text. */
+#define MULTIPLY(sums, codes, w)                                                                                       \
+    do {                                                                                                               \
+        _tile_loadd(sums, magic, 0);                                                                                   \
+        _tile_loadd(codes, w, PACK_LINE);                                                                              \
+        _tile_dpbssd(sums, 3, codes);                                                                                  \
+    } while (0)
+#define TAKE(to, tile) _tile_stored(tile, to, PACK_LINE)
+
+/* 16 rows times a chunk. A product is taken when its tile is needed again: until then others are on their way. */
+ALWAYS_INLINE void multiply_chunk(dots (*to)[PANEL_TILES], const rows_job *j, bool is_one) {
+    const act *x = j->x;
+    const panel *p = j->panels;
+    const int last = j->n - 1;
+    for (int i = 0; i <= last; i++, x += j->x_step) {
+        LOAD_INPUTS(x);
+        if (i) TAKE(to[i - 1][0], 0);
+        MULTIPLY(0, 4, p[0].codes[i]);
+        if (is_one) continue;
+        if (i) TAKE(to[i - 1][1], 1);
+        MULTIPLY(1, 5, p[1].codes[i]);
+        if (i) TAKE(to[i - 1][2], 2);
+        MULTIPLY(2, 6, p[2].codes[i]);
+    }
+    TAKE(to[last][0], 0);
+    if (is_one) return;
+    TAKE(to[last][1], 1);
+    TAKE(to[last][2], 2);
 }
 
 /* ---- what follows them ---- */
 
-ALWAYS_INLINE factors factors_at(const panel *p, int i, bool rest) {
-    return (factors){f_load(p->d[i][0]), rest ? f_load(p->m[i][0]) : f_set(0)};
+/* What a row's acts say of its floats. */
+typedef struct row_terms {
+    fvec d, less, sum;
+} row_terms;
+
+ALWAYS_INLINE row_terms terms_of(const act *x) { return (row_terms){f_set(x->d), f_set(x->less), f_set(x->sum)}; }
+
+/* Whole numbers of a row go to its floats: quant_matmul.inc's add_group. */
+ALWAYS_INLINE fvec add_dots(fvec sum, const int32_t *from, const row_terms *x, const float *d, const float *m,
+                            bool rest) {
+    sum = f_fma(f_fma(f_as(i_load(from)), x->d, x->less), f_load(d), sum);
+    return rest ? f_fnma(f_load(m), x->sum, sum) : sum;
 }
 
-/* A row's whole numbers go to its floats: quant_matmul.inc's add_group. */
-ALWAYS_INLINE fvec add_dots(fvec sum, const int32_t *from, const act *x, const factors *f, bool rest) {
-    sum = f_fma(f_mul(f_of(i_load(from)), f_set(x->d)), f->d, sum);
-    return rest ? f_fnma(f->m, f_set(x->sum), sum) : sum;
+/* ROWS_HELD rows from `row` on. Addresses walk: what compilers find them by otherwise does not fit the registers. */
+ALWAYS_INLINE void add_rows(const dots (*made)[PANEL_TILES], const rows_job *j, int row, float *const *parked,
+                            int n_tiles, bool rest) {
+    enum { DOTS = GROUP_ROWS * PACK_COLUMNS, FACTORS = 2 * PACK_COLUMNS, PANEL_FLOATS = sizeof(panel) / sizeof(float) };
+    const act *x = j->x + row;
+    const int32_t *from = made[0][0][row];
+    const float *d = j->panels->d[0][0], *m = j->panels->m[0][0];
+    fvec held[PANEL_TILES][ROWS_HELD];
+    fetch_lines(j->next, n_tiles);
+#pragma GCC unroll 3
+    for (int t = 0; t < n_tiles; t++)
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS_HELD; r++) held[t][r] = f_load(parked[t] + (row + r) * PACK_COLUMNS);
+    for (int i = 0; i < j->n; i++, x += j->x_step, from += PANEL_TILES * DOTS, d += FACTORS, m += FACTORS)
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS_HELD; r++) {
+            const row_terms of = terms_of(&x[r]);
+#pragma GCC unroll 3
+            for (int t = 0; t < n_tiles; t++)
+                held[t][r] = add_dots(held[t][r], from + t * DOTS + r * PACK_COLUMNS, &of, d + t * PANEL_FLOATS,
+                                      m + t * PANEL_FLOATS, rest);
+        }
+#pragma GCC unroll 3
+    for (int t = 0; t < n_tiles; t++)
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS_HELD; r++) f_store(parked[t] + (row + r) * PACK_COLUMNS, held[t][r]);
 }
 
-/* ---- 16 rows times a chunk of some tiles ---- */
-
-/* Which product is made next: tile by tile, of each all its times 32 inputs. */
-typedef struct feed {
-    const panel *p;
-    int i; /* of the panel's 32s */
-    unsigned made, all;
-} feed;
-
-/* Where there is none left it is counted all the same. */
-ALWAYS_INLINE void multiply_next(dots *ring, feed *f, const rows_job *j) {
-    const unsigned at = f->made++;
-    if (at >= f->all) return;
-    multiply(ring[at % RING], j->x + (size_t)f->i * j->x_step, f->p->codes[f->i], at % 2);
-    if (++f->i < j->n) return;
-    f->p++;
-    f->i = 0;
-}
-
-/* The product that is due was made LAG before: it lies where the one after the last made will go. */
-ALWAYS_INLINE void run_tile(const rows_job *j, const panel *p, float *parked, dots *ring, feed *f, bool rest) {
-    const act *x = j->x;
-    fvec sums[GROUP_ROWS];
-#pragma GCC unroll 16
-    for (int r = 0; r < GROUP_ROWS; r++) sums[r] = f_load(parked + r * PACK_COLUMNS);
-    for (int i = 0; i < j->n; i++, x += j->x_step) {
-        multiply_next(ring, f, j);
-        const factors of = factors_at(p, i, rest);
-        const int32_t(*due)[PACK_COLUMNS] = ring[f->made % RING];
-#pragma GCC unroll 16
-        for (int r = 0; r < GROUP_ROWS; r++) sums[r] = add_dots(sums[r], due[r], &x[r], &of, rest);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < GROUP_ROWS; r++) f_store(parked + r * PACK_COLUMNS, sums[r]);
-}
-
-ALWAYS_INLINE void run_group(const rows_job *shared, float *const *parked, bool rest) {
-    _Alignas(64) dots ring[RING];
+ALWAYS_INLINE void run_group(const rows_job *shared, float *const *parked, int n_tiles, bool rest) {
+    _Alignas(64) dots made[CHUNK][PANEL_TILES];
     const rows_job j = *shared; /* which no store of tiles can change */
-    feed f = {.p = j.panels, .all = (unsigned)(j.n_tiles * j.n)};
-    for (int i = 0; i < LAG; i++) multiply_next(ring, &f, &j);
-    for (int t = 0; t < j.n_tiles; t++) run_tile(&j, &j.panels[t], parked[t], ring, &f, rest);
+    multiply_chunk(made, &j, n_tiles == 1);
+    for (int row = 0; row < j.n_rows; row += ROWS_HELD)
+        add_rows((const dots(*)[PANEL_TILES])made, &j, row, parked, n_tiles, rest);
 }
 
 /* Rows that the last ones lack are whatever lies there; nobody reads what becomes of them. */
 static void group_rows(const rows_job *j, const quant_run *run, float *const *parked) {
     tiles_barrier();
-    if (j->has_rest)
-        run_group(j, parked, true);
+    if (j->n_tiles == 1 && j->has_rest)
+        run_group(j, parked, 1, true);
+    else if (j->n_tiles == 1)
+        run_group(j, parked, 1, false);
+    else if (j->has_rest)
+        run_group(j, parked, PANEL_TILES, true);
     else
-        run_group(j, parked, false);
+        run_group(j, parked, PANEL_TILES, false);
 }
 
 /* ---- second digits ---- */
 
 /* Up to 16 rows of the list of the panels' ith 32 inputs, from `first` on. */
 ALWAYS_INLINE void run_list(fines *f, const rows_job *j, int tile, int i, int first, bool rest) {
-    _Alignas(64) dots made[PANEL_TILES];
+    _Alignas(64) dots made;
     const int n_rows = (int)least(GROUP_ROWS, f->count[i] - first);
     const act *x = &f->of[i][first];
-    for (int t = 0; t < j->n_tiles; t++) multiply(made[t], x, j->panels[t].codes[i], t % 2);
+    LOAD_INPUTS(x);
     for (int t = 0; t < j->n_tiles; t++) {
-        const factors of = factors_at(&j->panels[t], i, rest);
+        const panel *p = &j->panels[t];
+        MULTIPLY(0, 4, p->codes[i]);
+        TAKE(made, 0);
         for (int r = 0; r < n_rows; r++) {
             float *to = f->sums[tile + t][x[r].row];
-            f_store(to, add_dots(f_load(to), made[t][r], &x[r], &of, rest));
+            const row_terms of = terms_of(&x[r]);
+            f_store(to, add_dots(f_load(to), made[r], &of, p->d[i][0], p->m[i][0], rest));
         }
     }
 }
@@ -178,7 +204,7 @@ static void run(const cpu_matmul_block *b) {
         other()->run(b);
         return;
     }
-    configure();
+    configure(b->n_packed);
     run_panels(b);
     tiles_release();
 }
@@ -188,6 +214,6 @@ static size_t room(int64_t n_in) {
     return ours > theirs ? ours : theirs;
 }
 
-static const cpu_matmul_kernel kernel_grouped = PANELS_KERNEL(STREAMED_ROWS, 1, room);
+static const cpu_matmul_kernel kernel_grouped = PANELS_KERNEL(STREAMED_ROWS, BLOCK_TILES, room);
 
 const cpu_matmul_ops cpu_quant_amxint8 = {.grouped = &kernel_grouped};

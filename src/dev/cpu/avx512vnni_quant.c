@@ -65,29 +65,17 @@ typedef struct rows_form {
     bool has_table, in_place; /* in_place: codes lie as pack.h has them, `lines` says where; else in the panels */
 } rows_form;
 
-/* What is asked for while others compute. */
-typedef struct fetches {
-    uintptr_t from, until; /* in the first of some tiles, what the next chunk reads */
-    int at_once;           /* lines of each tile at each 32 inputs */
-} fetches;
-
 /* Where a chunk's codes lie in the first of some tiles. */
 typedef struct lines {
     const uint8_t *of[CHUNK];
-    size_t tile_bytes; /* from a tile to the next */
     fetches next;
 } lines;
-
-ALWAYS_INLINE void fetch_lines(fetches *f, size_t tile_bytes, int n_tiles) {
-    for (int i = 0; i < f->at_once && f->from < f->until; i++, f->from += FETCHED)
-        for (int t = 0; t < n_tiles; t++) __builtin_prefetch((const void *)(f->from + (size_t)t * tile_bytes));
-}
 
 /* The tricky thing: a line has the codes of two to four steps. Compilers would load it once and, as sums fill the
  * registers, put it aside on the stack; reading it where it lies again takes a twentieth less of the time. */
 ALWAYS_INLINE ivec codes_of(const panel *p, const lines *l, ivec table, int i, int t, int s, rows_form is) {
     if (!is.in_place) return i_load(p[t].codes[i] + s * PACK_LINE);
-    const uint8_t *at = l->of[i] + (size_t)t * l->tile_bytes;
+    const uint8_t *at = l->of[i] + (size_t)t * l->next.tile_bytes;
     __asm__("" : "+r"(at));
     const ivec v = code(at, is.bits, s);
     return is.has_table ? i_table(table, v) : v;
@@ -135,13 +123,13 @@ ALWAYS_INLINE void add_dots(fvec *held, const ivec *now, const panel *p, int i, 
 ALWAYS_INLINE void panel_rows(const rows_job *j, lines *l, int row, float *const *parked, rows_form is) {
     const ivec table = is.has_table ? i_load_table(j->table) : i_zero();
     const act *x = j->x + row;
-    fetches next = is.in_place ? l->next : (fetches){0, 0, 0};
+    fetches next = is.in_place ? l->next : (fetches){0};
     fvec held[MOST_HELD];
 #pragma GCC unroll 12
     for (int k = 0; k < is.tiles * is.rows; k++)
         held[k] = f_load(parked[k / is.rows] + (row + k % is.rows) * PACK_COLUMNS);
     for (int i = 0; i < j->n; i++, x += j->x_step) {
-        if (is.in_place) fetch_lines(&next, l->tile_bytes, is.tiles);
+        if (is.in_place) fetch_lines(&next, is.tiles);
 #pragma GCC unroll 2
         for (int half = 0; half <= is.halves; half++) {
             ivec now[MOST_HELD];
