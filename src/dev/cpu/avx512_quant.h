@@ -33,7 +33,6 @@ static inline ivec i_load_table(const uint8_t *table) {
 }
 static inline ivec i_table(ivec table, ivec index) { return _mm512_shuffle_epi8(table, index); }
 
-static inline fvec f_of(ivec v) { return _mm512_cvtepi32_ps(v); }
 static inline fvec f_as(ivec v) { return _mm512_castsi512_ps(v); }
 static inline fvec f_set(float x) { return _mm512_set1_ps(x); }
 static inline fvec f_load(const float *from) { return _mm512_loadu_ps(from); }
