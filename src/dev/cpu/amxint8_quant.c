@@ -29,7 +29,9 @@ enum {
     PANEL_TILES = 3, /* multiplied together */
     BLOCK_TILES = 6, /* for which a chunk's activations come from afar once; the next chunk is fetched meanwhile */
 };
-#define FETCH_ASKS (CPU_PACK_ROWS / ROWS_HELD)
+/* Twice beside each 32 inputs' products, once in front of each group of rows: a core keeps no more than a dozen or so
+ * lines in mind, so whatever is asked for while vectors work alone comes too late where weights have 8 bits. */
+#define FETCH_ASKS (2 * CHUNK + CPU_PACK_ROWS / ROWS_HELD)
 
 static inline ivec i_kept(ivec codes, ivec base) { return _mm512_sub_epi8(codes, base); }
 
@@ -75,14 +77,19 @@ _Alignas(64) static const int32_t magic[PACK_COLUMNS] = {FOUR, FOUR, FOUR, FOUR}
 ALWAYS_INLINE void multiply_chunk(dots (*to)[PANEL_TILES], const rows_job *j, bool is_one) {
     const act *x = j->x;
     const panel *p = j->panels;
-    const int last = j->n - 1;
+    const int last = j->n - 1, n_tiles = is_one ? 1 : PANEL_TILES;
     for (int i = 0; i <= last; i++, x += j->x_step) {
         LOAD_INPUTS(x);
+        fetch_lines(j->next, n_tiles);
         if (i) TAKE(to[i - 1][0], 0);
         MULTIPLY(0, 4, p[0].codes[i]);
-        if (is_one) continue;
+        if (is_one) {
+            fetch_lines(j->next, n_tiles);
+            continue;
+        }
         if (i) TAKE(to[i - 1][1], 1);
         MULTIPLY(1, 5, p[1].codes[i]);
+        fetch_lines(j->next, n_tiles);
         if (i) TAKE(to[i - 1][2], 2);
         MULTIPLY(2, 6, p[2].codes[i]);
     }
