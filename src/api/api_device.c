@@ -13,7 +13,7 @@ static const struct {
     size_t offset;
 } features[] = {
 #define X(name) {#name, offsetof(cpu_features, name)},
-    X(sse42) X(avx) X(f16c) X(fma) X(avx2) X(bmi2) X(avxvnni) X(avx512f) X(avx512bw) X(avx512dq) X(avx512vl)
+    X(sse42) X(avx) X(f16c) X(fma) X(avx2) X(bmi2) X(gfni) X(avxvnni) X(avx512f) X(avx512bw) X(avx512dq) X(avx512vl)
         X(avx512vbmi) X(avx512vnni) X(avx512bf16) X(avx512fp16) X(amx_tile) X(amx_bf16) X(amx_int8) X(amx_fp16) X(neon)
             X(dotprod) X(i8mm) X(bf16)
 #undef X

@@ -78,6 +78,7 @@ static void read_processor(cpu_features *out) {
     read_names(out);
     out->sse42 = bit(one.c, 20);
     out->bmi2 = bit(seven.b, 8);
+    out->gfni = bit(seven.c, 8);
     if ((xcr0 & XCR0_AVX) != XCR0_AVX) return;
     out->avx = bit(one.c, 28);
     out->f16c = bit(one.c, 29);

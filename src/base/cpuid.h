@@ -7,7 +7,7 @@
 /* A feature is true only if the operating system saves its registers too (and, for AMX, grants tile data). */
 typedef struct cpu_features {
     char vendor[16], model[64];
-    bool sse42, avx, f16c, fma, avx2, bmi2;
+    bool sse42, avx, f16c, fma, avx2, bmi2, gfni;
     bool avx512f, avx512bw, avx512dq, avx512vl, avx512vbmi, avx512vnni, avx512bf16, avx512fp16, avxvnni;
     bool amx_tile, amx_bf16, amx_int8, amx_fp16;
     bool neon, dotprod, i8mm, bf16; /* ARM */

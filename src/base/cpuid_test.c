@@ -58,6 +58,7 @@ static void agrees_with_the_kernel(void **state) {
         {"avx512_bf16", f.avx512bf16},
         {"avx512_fp16", f.avx512fp16},
         {"avx_vnni", f.avxvnni},
+        {"gfni", f.gfni},
 #endif
     };
     for (size_t i = 0; i < HARNESS_COUNT(cases); i++)

@@ -1,4 +1,5 @@
-/* emulated_tiles.h — AMX tiles in plain C, so that kernels for them are tested on machines without.
+/* emulated_tiles.h — AMX tiles, and the products of bit matrices that go with them, in plain C, so that kernels for
+ * them are tested on machines without.
  *
  * Included by emulated_*.c before the kernel's own source, whose intrinsics then mean these functions. As the
  * instruction set reference tells: a product goes through pairs of k in ascending order, the even and the odd of them
@@ -86,11 +87,26 @@ static inline void emulated_bytes(int sums, int a, int b) {
     }
 }
 
+/* Bit i of each byte is the parity of what byte 7 - i of the matrix picks of it, turned where `turned` has it. */
+static inline __m512i emulated_affine(__m512i x, __m512i matrix, int turned) {
+    uint8_t bytes[64], rows[64];
+    memcpy(bytes, &x, sizeof bytes);
+    memcpy(rows, &matrix, sizeof rows);
+    for (int at = 0; at < 64; at++) {
+        int made = turned;
+        for (int i = 0; i < 8; i++) made ^= __builtin_parity((unsigned)(bytes[at] & rows[at / 8 * 8 + 7 - i])) << i;
+        bytes[at] = (uint8_t)made;
+    }
+    memcpy(&x, bytes, sizeof bytes);
+    return x;
+}
+
 #undef _tile_zero
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
 #undef _tile_dpbssd
+#undef _mm512_gf2p8affine_epi64_epi8
 #define tiles_configure emulated_configure
 #define tiles_release emulated_release
 #define _tile_zero emulated_zero
@@ -98,5 +114,6 @@ static inline void emulated_bytes(int sums, int a, int b) {
 #define _tile_stored emulated_store
 #define _tile_dpbf16ps emulated_product
 #define _tile_dpbssd emulated_bytes
+#define _mm512_gf2p8affine_epi64_epi8 emulated_affine
 
 #endif

@@ -37,6 +37,7 @@ static inline ivec i_kept(ivec codes, ivec base) { return _mm512_sub_epi8(codes,
 
 #include "quant_terms.inc"
 #include "quant_acts.inc"
+#include "amx_signed.inc"
 #include "quant_unpack.inc"
 
 static const float no_fines[PACK_COLUMNS];
@@ -74,22 +75,22 @@ _Alignas(64) static const int32_t magic[PACK_COLUMNS] = {FOUR, FOUR, FOUR, FOUR}
 #define TAKE(to, tile) _tile_stored(tile, to, PACK_LINE)
 
 /* 16 rows times a chunk. A product is taken when its tile is needed again: until then others are on their way. */
-ALWAYS_INLINE void multiply_chunk(dots (*to)[PANEL_TILES], const rows_job *j, bool is_one) {
+ALWAYS_INLINE void multiply_chunk(dots (*to)[PANEL_TILES], const rows_job *j, fetches *next, bool is_one) {
     const act *x = j->x;
     const panel *p = j->panels;
     const int last = j->n - 1, n_tiles = is_one ? 1 : PANEL_TILES;
     for (int i = 0; i <= last; i++, x += j->x_step) {
         LOAD_INPUTS(x);
-        fetch_lines(j->next, n_tiles);
+        fetch_lines(next, n_tiles);
         if (i) TAKE(to[i - 1][0], 0);
         MULTIPLY(0, 4, p[0].codes[i]);
         if (is_one) {
-            fetch_lines(j->next, n_tiles);
+            fetch_lines(next, n_tiles);
             continue;
         }
         if (i) TAKE(to[i - 1][1], 1);
         MULTIPLY(1, 5, p[1].codes[i]);
-        fetch_lines(j->next, n_tiles);
+        fetch_lines(next, n_tiles);
         if (i) TAKE(to[i - 1][2], 2);
         MULTIPLY(2, 6, p[2].codes[i]);
     }
@@ -116,14 +117,14 @@ ALWAYS_INLINE fvec add_dots(fvec sum, const int32_t *from, const row_terms *x, c
 }
 
 /* ROWS_HELD rows from `row` on. Addresses walk: what compilers find them by otherwise does not fit the registers. */
-ALWAYS_INLINE void add_rows(const dots (*made)[PANEL_TILES], const rows_job *j, int row, float *const *parked,
-                            int n_tiles, bool rest) {
+ALWAYS_INLINE void add_rows(const dots (*made)[PANEL_TILES], const rows_job *j, fetches *next, int row,
+                            float *const *parked, int n_tiles, bool rest) {
     enum { DOTS = GROUP_ROWS * PACK_COLUMNS, FACTORS = 2 * PACK_COLUMNS, PANEL_FLOATS = sizeof(panel) / sizeof(float) };
     const act *x = j->x + row;
     const int32_t *from = made[0][0][row];
     const float *d = j->panels->d[0][0], *m = j->panels->m[0][0];
     fvec held[PANEL_TILES][ROWS_HELD];
-    fetch_lines(j->next, n_tiles);
+    fetch_lines(next, n_tiles);
 #pragma GCC unroll 3
     for (int t = 0; t < n_tiles; t++)
 #pragma GCC unroll 4
@@ -146,9 +147,11 @@ ALWAYS_INLINE void add_rows(const dots (*made)[PANEL_TILES], const rows_job *j, 
 ALWAYS_INLINE void run_group(const rows_job *shared, float *const *parked, int n_tiles, bool rest) {
     _Alignas(64) dots made[CHUNK][PANEL_TILES];
     const rows_job j = *shared; /* which no store of tiles can change */
-    multiply_chunk(made, &j, n_tiles == 1);
+    fetches next = *j.next;
+    multiply_chunk(made, &j, &next, n_tiles == 1);
     for (int row = 0; row < j.n_rows; row += ROWS_HELD)
-        add_rows((const dots(*)[PANEL_TILES])made, &j, row, parked, n_tiles, rest);
+        add_rows((const dots(*)[PANEL_TILES])made, &j, &next, row, parked, n_tiles, rest);
+    *j.next = next;
 }
 
 /* Rows that the last ones lack are whatever lies there; nobody reads what becomes of them. */

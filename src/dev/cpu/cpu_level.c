@@ -18,7 +18,7 @@ static bool has_avx512(const cpu_features *f) {
 static bool has_avx512vnni(const cpu_features *f) { return has_avx512(f) && f->avx512vnni; }
 static bool has_avx512bf16(const cpu_features *f) { return has_avx512(f) && f->avx512vbmi && f->avx512bf16; }
 static bool has_amx(const cpu_features *f) { return has_avx512(f) && f->avx512bf16 && f->amx_tile && f->amx_bf16; }
-static bool has_amxint8(const cpu_features *f) { return has_avx512vnni(f) && f->amx_tile && f->amx_int8; }
+static bool has_amxint8(const cpu_features *f) { return has_avx512vnni(f) && f->amx_tile && f->amx_int8 && f->gfni; }
 #elif defined(__aarch64__)
 static bool has_neon(const cpu_features *f) { return f->neon; }
 static bool has_dotprod(const cpu_features *f) { return f->neon && f->dotprod; }

@@ -69,7 +69,7 @@ static void the_best_level_is_chosen(void **state) {
     f[3].avx512vbmi = f[4].avx512vbmi = f[5].avx512vbmi = true;
     f[3].avx512bf16 = f[4].avx512bf16 = f[5].avx512bf16 = true;
     f[4].amx_tile = f[4].amx_bf16 = f[4].amx_int8 = true;
-    f[5].amx_tile = f[5].amx_int8 = f[5].avx512vnni = true;
+    f[5].amx_tile = f[5].amx_int8 = f[5].avx512vnni = f[5].gfni = true;
     static const char *const on_intel[] = {"ref", "avx2", "avx512", "avx512", "amx", "amxint8"};
     static const char *const on_amd[] = {"ref", "avx2", "avx512", "avx512bf16", "amx", "amxint8"};
     for (int i = 0; i < 12; i++) {
