@@ -189,8 +189,11 @@ struct weight_ring {
         barrier_wait(barrier, w.parity);
         return at;
     }
-    /* Once all lanes have read it. */
-    __device__ __forceinline__ void pay() { fill(), turn_on(); }
+    /* Once the lane has read it: one asks for all, and what the others do with a unit may be behind. */
+    __device__ __forceinline__ void pay() {
+        __syncwarp();
+        fill(), turn_on();
+    }
     /* Behind every pay. */
     __device__ __forceinline__ void settle() {
         if (w.left <= 0) open_next();
