@@ -17,6 +17,7 @@ enum {
     PROGRAM_PARTS = 4,                      /* of a product */
     PROGRAM_MOST_QUADS = 4,                 /* of ATTEND_WARPS that attend, each to a split */
     PROGRAM_FEW_QUADS = 2,                  /* where memory is slower than they are: float16 */
+    PROGRAM_QUAD_PAGES = 16,                /* of a quad's, that are known before they are attended to */
     PROGRAM_MERGE_PAGES = 64,               /* of a head, that are looked for at once */
     PROGRAM_AHEAD_BYTES = 208 << 10,        /* that a block asks for into the second cache, at most */
     PROGRAM_MOST_PIECES = 3,                /* of eight inputs that a thread stages at once */
@@ -178,9 +179,9 @@ enum { PROGRAM_BEST = 4 };
 
 /* What four warps attend to: pages of the row's from the newest one down, which are whole splits. */
 typedef struct program_quad {
-    int32_t newest, oldest; /* the newest one is older: there are none */
-    int32_t split, begin;   /* of the newest page; its oldest page */
-    int32_t id;             /* the newest page itself */
+    int32_t newest, oldest;          /* the newest one is older: there are none */
+    int32_t split, begin;            /* of the newest page; its oldest page */
+    int32_t ids[PROGRAM_QUAD_PAGES]; /* the newest page itself, and those in front of it */
 } program_quad;
 
 /* One of a block's items of attention: some splits of a KV head. */
@@ -194,7 +195,8 @@ typedef struct program_item {
 } program_item;
 
 typedef struct program_state {
-    program_item items[2]; /* the first one, and others in turns */
+    program_item items[2];      /* the first one, and others in turns */
+    k_span spans[PROGRAM_ROWS]; /* of attention */
     program_warp warps[PROGRAM_WARPS];
     packed_slice_units slices[2][PROGRAM_WARPS]; /* a warp's slice of a stream whose units differ; streams take turns */
     int32_t at[PROGRAM_WARPS];                   /* the stage that each warp has come to */

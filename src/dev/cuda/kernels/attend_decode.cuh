@@ -149,10 +149,12 @@ __device__ __forceinline__ void mix_group(head_state<DIM> &h, const float s[2][4
 #pragma unroll
     for (int i = 0; i < 4; i++) p[i] = s[i / 2][i % 2] + s[i / 2][i % 2 + 2];
     const float fade = weigh_group(h, a, p, first + 2 * t, seen, pos, cap);
+    if (agreed(fade != 1)) { /* seldom, once a few groups have been seen */
 #pragma unroll
-    for (int i = 0; i < DIM / 8; i++)
+        for (int i = 0; i < DIM / 8; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) h.o[i][j] *= fade;
+            for (int j = 0; j < 4; j++) h.o[i][j] *= fade;
+    }
 #pragma unroll
     for (int i = 0; i < DIM / 16; i++) {
         uint32_t v[4];

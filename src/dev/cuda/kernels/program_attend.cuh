@@ -44,15 +44,21 @@ template <class CACHE> struct page_stream {
         return first_turn(p, item.seen, threadIdx.x / 32 % ATTEND_WARPS);
     }
     __device__ __forceinline__ int end_of(int p) const { return end_of_page(p, pos()); }
-    __device__ __forceinline__ void open_page(int32_t id) {
-        const size_t at = (size_t)id * args().page_stride;
+    /* Read from memory it would be waited for behind all pages that are on their way. */
+    __device__ __forceinline__ int32_t id_of(int p) const {
+        const program_quad &quad = item.quads[quad_of_warp()];
+        const int i = quad.newest - p;
+        return i < PROGRAM_QUAD_PAGES ? quad.ids[i] : args().pages[item.span.pages + p];
+    }
+    __device__ __forceinline__ void open_page() {
+        const size_t at = (size_t)id_of(page) * args().page_stride;
         const int head = item.kv_head * (PAGE_TOKENS / PAGE_GROUP);
         k = args().k + at + (size_t)head * CACHE::KEYS, v = args().v + at + (size_t)head * CACHE::VALUES;
         group = begin_of(page), end = end_of(page);
     }
     __device__ __forceinline__ void fetch_next_keys() {
         while (page >= oldest() && group >= end)
-            if (--page >= oldest()) open_page(args().pages[item.span.pages + page]);
+            if (--page >= oldest()) open_page();
         fetches = page >= oldest();
         if (fetches) {
             CACHE::fetch_keys(slot, k + (size_t)group * CACHE::KEYS);
@@ -230,7 +236,7 @@ template <class CACHE> __device__ __forceinline__ void start_pages(page_stream<C
     s.page = quad.newest;
     s.fetches = false;
     if (s.page < quad.oldest) return;
-    s.open_page(quad.id);
+    s.open_page();
     keep_oldest(quad.begin);
     s.fetch_next_keys();
     s.fetch_their_values();
@@ -354,21 +360,22 @@ __device__ __forceinline__ void plan_item(const program_stage &s, program_item &
     const k_rope_args &rope = s.is.heads.rope;
     const int pair = number / a.n_splits, half = rope.rot_dims / 2, index = pair / a.n_kv_heads;
     const k_span span = a.spans[min(index, s.n_spans - 1)];
-    const int first = number - pair * a.n_splits, quad = thread_now();
-    if (quad < 2 * half)
-        item.angles[quad] = __ldg((quad < half ? rope.cos : rope.sin - half) + (int64_t)span.row * half + quad);
-    if (quad >= PROGRAM_MOST_QUADS) return;
+    const int first = number - pair * a.n_splits, thread = thread_now();
+    if (thread < 2 * half)
+        item.angles[thread] = __ldg((thread < half ? rope.cos : rope.sin - half) + (int64_t)span.row * half + thread);
+    if (thread >= PROGRAM_MOST_QUADS * PROGRAM_QUAD_PAGES) return;
     const int seen = first_seen(span.position, a.window, a.chunk), behind = min(end - pair * a.n_splits, a.n_splits);
     const row_splits splits(a, seen, span.position);
     const int there = min(behind, splits.count), n = there - first, oldest = seen / PAGE_TOKENS;
     auto from = [&](int of) { return there - (of * n + s.quads - 1) / s.quads; }; /* the first ones have more */
+    const int quad = thread / PROGRAM_QUAD_PAGES, page = thread % PROGRAM_QUAD_PAGES;
+    const bool is_any = quad < s.quads && from(quad + 1) < from(quad);
+    const int split = from(quad) - 1, newest = is_any ? oldest + splits.begin(split + 1) - 1 : -1,
+              last = is_any ? oldest + splits.begin(from(quad + 1)) : 0;
     program_quad &to = item.quads[quad];
-    to.newest = -1, to.oldest = 0;
-    if (quad < s.quads && from(quad + 1) < from(quad)) {
-        to.newest = oldest + splits.begin(from(quad)) - 1, to.oldest = oldest + splits.begin(from(quad + 1));
-        to.split = from(quad) - 1, to.begin = oldest + splits.begin(to.split);
-        to.id = a.pages[span.pages + to.newest];
-    }
+    if (newest - page >= last) to.ids[page] = a.pages[span.pages + newest - page];
+    if (page) return;
+    to.newest = newest, to.oldest = last, to.split = split, to.begin = oldest + splits.begin(split);
     if (quad) return;
     item.span = span;
     item.begin = begin, item.end = end;
@@ -403,6 +410,7 @@ __device__ __forceinline__ void plan_block(const program_stage &s) {
     const k_decode_args &a = s.is.heads.attend;
     const split_share share(a.n_kv_heads * s.n_spans, a.n_splits, s.quads);
     plan_item(s, state_of().items[0], share.begin, share.begin, share.end);
+    if (thread_now() < (uint32_t)s.n_spans) state_of().spans[thread_now()] = a.spans[thread_now()];
     if (thread_now() == 0) state_of().items[1].begin = -1; /* none yet */
     __syncthreads();
 }

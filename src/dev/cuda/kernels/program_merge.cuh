@@ -138,7 +138,7 @@ template <class PAGES> __device__ __forceinline__ void merge_head(const program_
     const int warp = threadIdx.x / 32, head = number % a.n_heads, index = number / a.n_heads;
     const int d = warp * 32 + min((int)(threadIdx.x % 32) * PAGES::EACH, s.dim - PAGES::EACH);
     const bool adds = agreed(warp < PAGES::pieces(s.dim));
-    const k_span span = a.spans[index];
+    const k_span span = state_of().spans[index];
     const merged_head h(s, span, index, head);
     const float sink = sink_of(a, head);
     merged_pages pages;

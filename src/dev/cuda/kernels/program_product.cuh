@@ -462,7 +462,6 @@ template <class UNITS, class MEETS = cluster_meets> struct rows_dot {
         float all[1][2] = {{y[0], y[1]}};
         units.template dot<1>(all, ring.take(), x, u);
         y[0] = all[0][0], y[1] = all[0][1];
-        __syncwarp();
         ring.pay();
     }
 };
