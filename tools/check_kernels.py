@@ -15,7 +15,7 @@ ALLOWED = {
     r"k_experts_few_3_16_SUPER": 8,  # one number, on sm_80 alone
     r"k_exact_\w+_8": 192,  # addresses of rows, set up once
     r"k_program_plain": 16,  # at the entry, once
-    r"k_program_plain_coded": 24,  # likewise
+    r"k_program_plain_coded": 72,  # likewise; in attention at most 20 bytes
     r"k_turn_128": 16,  # on sm_120 alone
 }
 

@@ -323,15 +323,24 @@ static bool is_batch(const attend_args *a, const fast_row *row) {
     return row->type == KV_F16 && rows_of(a) > CUDA_ALIKE_ROWS;
 }
 
+/* As row_splits has them, of the span's last row. */
+static int splits_of(const attend_args *a, const row_span *s, int shift) {
+    const int64_t pos = s->past + s->n_rows - 1, seen = first_seen(a, pos);
+    if (pos / DEV_PAGE_TOKENS == seen / DEV_PAGE_TOKENS) return 1;
+    return attend_splits((int)(pos / ATTEND_TURN - seen / ATTEND_TURN + 1), shift);
+}
+
 /* As many as keep a GPU busy with all KV heads of one row: to merge more would take longer than attending gains. Codes,
- * which cost instructions, are read by twice as many warps (cuda_program.c). Where there are warps enough anyway each
- * page is one. The GPU itself has no part in it: a row's bits are the same on all. */
+ * which cost instructions, are read by twice as many warps (cuda_program.c). Where there are warps enough anyway, in a
+ * batch, each page is one. The GPU itself has no part in it: a row's bits are the same on all. */
 static splitting split_rows(const attend_args *a, const fast_row *row, int n_spans) {
-    const int64_t pages = most_pages(a, 1), all = is_batch(a, row) ? INT64_MAX : row->type == KV_F16 ? 256 : 512;
-    int shift = 0;
-    while (1 << shift < pages && (int64_t)a->kv.n_kv_heads << shift < all) shift++;
-    const int count = (int)least(pages, 1 << shift);
-    return (splitting){shift, count, (size_t)n_spans * (size_t)a->n_heads * (size_t)count};
+    const int all = row->type == KV_F16 ? 256 : 512;
+    splitting s = {.count = is_batch(a, row) ? (int)most_pages(a, 1) : 1};
+    while (a->kv.n_kv_heads << s.shift < all) s.shift++;
+    for (int i = 0; i < a->n_spans && !is_batch(a, row); i++)
+        s.count = (int)greater(s.count, splits_of(a, &a->spans[i], s.shift));
+    s.results = (size_t)n_spans * (size_t)a->n_heads * (size_t)s.count;
+    return s;
 }
 
 static bool has_room_for(const cuda_device *c, const attend_args *a, const splitting *s, int n_spans) {

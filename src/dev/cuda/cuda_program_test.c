@@ -11,7 +11,7 @@
 #include "quant_samples.h"
 #include "cuda_harness.h"
 
-enum { MOST_SPANS = 4, PAGES = 24, SLOTS = DEV_PAGE_TOKENS, SCATTERED = 16 /* of GPTQ's variants */ };
+enum { MOST_SPANS = 4, ROW_PAGES = 40, SLOTS = DEV_PAGE_TOKENS, SCATTERED = 16 /* of GPTQ's variants */ };
 
 /* What of a head is turned: all of it, by halves or by pairs; three quarters; so little that halves are no fours. */
 typedef enum turned { ALL, PAIRS, MOST, FEW } turned;
@@ -308,12 +308,13 @@ static const kind coded_kinds[] = {
     {"q4, pages", LAYERS, 512, 512, 4, 2, 128, 4, {16, 512, 1301, 800}, 0, false, false, false, KV_Q4, ALL},
     {"q4, grouped, pages", LAYERS, 512, 512, 8, 4, 64, 1, {1039}, 0, false, false, true, KV_Q4, ALL},
 };
-/* So many KV heads that a row has fewer splits than pages. */
+/* So many KV heads that splits have several pages, and so many pages that quads do not know all of them before. */
 static const kind split_kinds[] = {
     {"splits", LAYERS, 512, 512, 64, 64, 64, 1, {1500}, 0, false, false, true, KV_F16, ALL},
     {"splits, window, rows", LAYERS, 512, 512, 64, 64, 64, 3, {1500, 700, 1279}, 1100, false, true, false, KV_F16, ALL},
     {"q8, splits", LAYERS, 512, 512, 128, 128, 64, 2, {1400, 300}, 0, false, false, true, KV_Q8, ALL},
     {"q4, splits", LAYERS, 512, 512, 256, 128, 64, 1, {1283}, 0, false, false, false, KV_Q4, ALL},
+    {"many pages", LAYERS, 512, 512, 1, 1, 64, 1, {8700}, 0, false, false, false, KV_F16, ALL},
 };
 #undef LAYERS
 
@@ -340,13 +341,22 @@ typedef struct world {
     uint8_t *keys, *values;
     uint8_t *found_keys, *found_values; /* by a step */
     size_t page_bytes, kv_bytes;        /* of keys, and of values, which are no longer */
-    int32_t pages[MOST_SPANS][PAGES / MOST_SPANS];
+    int32_t pages[MOST_SPANS][ROW_PAGES];
     row_span spans[MOST_SPANS];
 } world;
 
 enum { STREAM, NORMED, Q, K, V, OUT, GATE, UP, PICKED };
 enum { WQ, WK, WV, WO, WGATE, WUP, WDOWN, WHEAD = WUP };
 enum { TABLE_ROWS = 12 };
+
+/* Pages of a row, at most, and of all rows that there might be. */
+static int row_pages(const kind *k) {
+    int most = 0;
+    for (int i = 0; i < k->rows; i++)
+        if (k->past[i] > most) most = k->past[i];
+    return most / SLOTS + 1;
+}
+static int count_pages(const kind *k) { return MOST_SPANS * row_pages(k); }
 
 static void *take(world *w, size_t bytes) {
     void *memory;
@@ -408,7 +418,7 @@ static uint8_t *random_cache(const world *w, bool is_keys) {
     if (w->k->cache == KV_F16) return (uint8_t *)random_halves(w->kv_bytes / 2);
     uint8_t *cache = mem_array(w->kv_bytes, 1);
     assert_non_null(cache);
-    for (int page = 0; page < PAGES; page++)
+    for (int page = 0; page < count_pages(w->k); page++)
         for (int i = 0; i < w->k->kv_heads * (SLOTS / DEV_KEY_GROUP); i++)
             put_group(w, cache + group_at(w, page, 0, i, is_keys), is_keys, (uint64_t)(page * 1000 + i));
     return cache;
@@ -467,11 +477,11 @@ static void build(world *w, device *gpu, const kind *k, effort most) {
     put_random(w, w->cos, (size_t)(k->rows * k->dim), 43, 1);
     put_random(w, w->sin, (size_t)(k->rows * k->dim), 44, 1);
     w->page_bytes = (size_t)(k->kv_heads * (SLOTS / DEV_KEY_GROUP)) * group_bytes(k, true);
-    w->kv_bytes = w->page_bytes * PAGES;
+    w->kv_bytes = w->page_bytes * (size_t)count_pages(k);
     w->keys = take(w, w->kv_bytes);
     w->values = take(w, w->kv_bytes);
     for (int s = 0; s < k->rows; s++) {
-        for (int p = 0; p < PAGES / MOST_SPANS; p++) w->pages[s][p] = (s * (PAGES / MOST_SPANS) + p) * 7 % PAGES;
+        for (int p = 0; p < row_pages(k); p++) w->pages[s][p] = (s * row_pages(k) + p) * 7 % count_pages(k);
         w->spans[s] = (row_span){.row = s, .n_rows = 1, .past = k->past[s], .pages = w->pages[s]};
     }
     uint8_t *values = random_cache(w, false);
@@ -714,6 +724,10 @@ static void programs_need_no_luck(void **state) {
     cuda_emulate("9 6 6");
     every_kind(emulated, (effort){.layers = 2, .repeats = 2, .kinds = wide_kinds, .n_kinds = 1});
     every_kind(emulated, (effort){.layers = 2, .repeats = 1, KINDS(split_kinds)});
+    cuda_emulate("9 1 7");
+    every_kind(
+        emulated,
+        (effort){.layers = 2, .repeats = 1, .kinds = &split_kinds[HARNESS_COUNT(split_kinds) - 1], .n_kinds = 1});
     cuda_emulate(NULL);
 }
 

@@ -170,6 +170,15 @@ PACKED_INLINE int experts_shared(int n_rows, int unit_bytes, int depth) {
 
 enum { ATTEND_ROWS = 64, ATTEND_WARPS = 4, ATTEND_HEADS = 8, ATTEND_RING = 2, ATTEND_GROUP = 16 };
 
+enum { ATTEND_TURN = ATTEND_WARPS * ATTEND_GROUP }; /* tokens that four warps read at once, a group each */
+
+/* Splits of a row that sees so many turns, of more than a page: 2 to the power of `shift` at most, and as few as leave
+ * none of them more turns. */
+PACKED_INLINE int attend_splits(int turns, int shift) {
+    const int each = (turns + (1 << shift) - 1) >> shift;
+    return (turns + each - 1) / each;
+}
+
 enum { FLASH_ROWS = 128, FLASH_TOKENS = 128, FLASH_THREADS = 384 };
 
 typedef struct k_decode_args {
@@ -184,7 +193,7 @@ typedef struct k_decode_args {
     float *part_sums;                                     /* [spans][n_heads][n_splits][2]: maximum and sum */
     int32_t n_heads, n_kv_heads, n_splits, window, chunk; /* splits: of the row that has most */
     float scale, cap;
-    int32_t split_shift; /* its logarithm: how many splits a row of more pages has (row_splits) */
+    int32_t split_shift; /* the logarithm of the most that a row may have (row_splits) */
     int16_t singles;     /* spans of one row are cut into splits, others are not */
     int16_t ring;        /* groups of tokens that a warp has room for, at most ATTEND_RING */
     int32_t n_blocks;    /* 64 elements each, of a row of results */

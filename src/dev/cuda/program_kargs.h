@@ -177,11 +177,16 @@ enum { PROGRAM_BEST = 4 };
 
 /* ---- shared memory: barriers, state, two stages, shares of streams, squares, scratch, rings ---- */
 
-/* What four warps attend to: pages of the row's from the newest one down, which are whole splits. */
+/* A split, and the end of its groups, of those that the row has. */
+typedef struct program_split {
+    int32_t number, end;
+} program_split;
+
+/* What four warps attend to: groups begin .. end - 1, which are whole splits. */
 typedef struct program_quad {
-    int32_t newest, oldest;          /* the newest one is older: there are none */
-    int32_t split, begin;            /* of the newest page; its oldest page */
-    int32_t ids[PROGRAM_QUAD_PAGES]; /* the newest page itself, and those in front of it */
+    int32_t begin, end;
+    program_split first;
+    int32_t ids[PROGRAM_QUAD_PAGES]; /* of pages, from the first one on */
 } program_quad;
 
 /* One of a block's items of attention: some splits of a KV head. */
@@ -197,10 +202,12 @@ typedef struct program_item {
 typedef struct program_state {
     program_item items[2];      /* the first one, and others in turns */
     k_span spans[PROGRAM_ROWS]; /* of attention */
+    int32_t n_splits[PROGRAM_ROWS];
+    program_split splits[PROGRAM_WARPS]; /* that each warp is at */
+    int32_t pages[PROGRAM_WARPS];        /* that each fetches from */
     program_warp warps[PROGRAM_WARPS];
     packed_slice_units slices[2][PROGRAM_WARPS]; /* a warp's slice of a stream whose units differ; streams take turns */
     int32_t at[PROGRAM_WARPS];                   /* the stage that each warp has come to */
-    int32_t oldest[PROGRAM_WARPS];               /* attention: the oldest page of the split that each warp is at */
     int32_t n_streams, has_slices, n_slots, slot_bytes; /* has_slices: some stream's units differ */
     int32_t slice_shift;    /* the block has 2 to the power of this of the slices, and the cluster all of them */
     int32_t batches, norms; /* whose sums have met so far: of tiles, and of squares */

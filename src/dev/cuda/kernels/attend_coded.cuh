@@ -363,11 +363,11 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void
     const row_splits splits(a, seen, pos);
     if ((int)blockIdx.x >= splits.count) return;
     const uint32_t ring = shared_address(shared) + warp * ATTEND_RING * SLOT;
-    group_walk now(splits, blockIdx.x, seen, pos), ahead = now;
+    group_walk now(splits, blockIdx.x, seen), ahead = now;
     auto fetch = [&](int slot) {
         if (ahead.is_any()) {
-            const size_t page = (size_t)a.pages[span.pages + ahead.page] * a.page_stride;
-            const size_t group = (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP) + ahead.group;
+            const size_t page = (size_t)a.pages[span.pages + ahead.page()] * a.page_stride;
+            const size_t group = (size_t)kv_head * (PAGE_TOKENS / PAGE_GROUP) + ahead.in_page();
             group_of::fetch_keys(ring + slot * SLOT, a.k + page + group * KEYS);
             group_of::fetch_values(ring + slot * SLOT + KEYS, a.v + page + group * VALUES);
             ahead.next();

@@ -1,8 +1,8 @@
-/* attend_decode.cuh — one query row against a paged float16 cache: splits of its pages each alone, then merged in
+/* attend_decode.cuh — one query row against a paged float16 cache: splits of its tokens each alone, then merged in
  * order.
  *
  * Instances are spelled in attend_decode.cu. A block takes one split of one row for up to eight query heads that share
- * a KV head; its four warps take turns at the pages' groups of 16 tokens, each with a ring and an online softmax of its
+ * a KV head; its four warps take turns at groups of 16 tokens, each with a ring and an online softmax of its
  * own. Splits, turns and the order of merging depend on the position alone, so a row's bits do not depend on its
  * neighbours.
  *
@@ -14,45 +14,37 @@
 #include "../fast_kargs.h"
 #include "heads.cuh"
 
-/* How the pages that a row sees, counted from the first one, are dealt out to splits: each page is one where there are
- * few, otherwise all splits have as many. */
+enum { PAGE_GROUPS = PAGE_TOKENS / PAGE_GROUP };
+
+/* How the turns that a row sees are dealt out to splits. What lies in one page is one: to merge takes as long as to
+ * attend to it. */
 struct row_splits {
-    int pages, count, shift;
+    int first, turns, count, behind;
     __device__ __forceinline__ row_splits(const k_decode_args &a, int seen, int pos)
-        : pages(pos / PAGE_TOKENS - seen / PAGE_TOKENS + 1), count(min(pages, 1 << a.split_shift)),
-          shift(a.split_shift) {}
-    __device__ __forceinline__ int begin(int split) const { return count == pages ? split : split * pages >> shift; }
+        : first(seen / ATTEND_TURN), turns(pos / ATTEND_TURN - first + 1),
+          count(seen / PAGE_TOKENS == pos / PAGE_TOKENS ? 1 : attend_splits(turns, a.split_shift)),
+          behind(pos / PAGE_GROUP + 1) {}
+    /* Groups of a split, counted from the row's first token. */
+    __device__ __forceinline__ int begin(int split) const { return (first + split * turns / count) * ATTEND_WARPS; }
+    __device__ __forceinline__ int end(int split) const { return min(begin(split + 1), behind); }
 };
 
-/* A warp's first group of a page: turns do not depend on what is seen. */
-__device__ __forceinline__ int first_turn(int page, int seen, int warp) {
-    const int first = max(seen - page * PAGE_TOKENS, 0) / PAGE_GROUP;
-    const int mine = first / ATTEND_WARPS * ATTEND_WARPS + warp;
-    return mine < first ? mine + ATTEND_WARPS : mine;
-}
-/* Behind a page's last group. */
-__device__ __forceinline__ int end_of_page(int page, int pos) {
-    return min(pos - page * PAGE_TOKENS, PAGE_TOKENS - 1) / PAGE_GROUP + 1;
+/* A warp's first group of those from `begin` on, which begin with a turn. */
+__device__ __forceinline__ int first_group(int begin, int seen) {
+    const int mine = begin + threadIdx.x / 32 % ATTEND_WARPS;
+    return mine < seen / PAGE_GROUP ? mine + ATTEND_WARPS : mine;
 }
 
-/* A warp's groups of a split: the newest page comes first, a page's groups as they lie. */
+/* A warp's groups of a split, as they lie. */
 struct group_walk {
-    int page, oldest, group, end, seen, pos;
-    __device__ __forceinline__ group_walk(const row_splits &of, int split, int first_seen, int position)
-        : seen(first_seen), pos(position) {
-        oldest = seen / PAGE_TOKENS + of.begin(split), page = seen / PAGE_TOKENS + of.begin(split + 1) - 1;
-        open_page(), settle();
-    }
-    __device__ __forceinline__ bool is_any() const { return page >= oldest; }
-    __device__ __forceinline__ int token() const { return page * PAGE_TOKENS + group * PAGE_GROUP; }
-    __device__ __forceinline__ void next() { group += ATTEND_WARPS, settle(); }
-    __device__ __forceinline__ void open_page() {
-        group = first_turn(page, seen, threadIdx.x / 32), end = end_of_page(page, pos);
-    }
-    __device__ __forceinline__ void settle() {
-        while (group >= end && page >= oldest)
-            if (--page >= oldest) open_page();
-    }
+    int group, end;
+    __device__ __forceinline__ group_walk(const row_splits &of, int split, int seen)
+        : group(first_group(of.begin(split), seen)), end(of.end(split)) {}
+    __device__ __forceinline__ bool is_any() const { return group < end; }
+    __device__ __forceinline__ int page() const { return group / PAGE_GROUPS; }
+    __device__ __forceinline__ int in_page() const { return group % PAGE_GROUPS; }
+    __device__ __forceinline__ int token() const { return group * PAGE_GROUP; }
+    __device__ __forceinline__ void next() { group += ATTEND_WARPS; }
 };
 
 /* A group's keys, and its values, into shared memory. Places are written as sums of what depends on the lane and what
@@ -282,11 +274,11 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     if ((int)blockIdx.x >= splits.count) return;
     const uint32_t ring = shared_address(shared) + warp * a.ring * SLOT;
     const uint64_t policy = evict_first();
-    group_walk now(splits, blockIdx.x, seen, pos), ahead = now;
+    group_walk now(splits, blockIdx.x, seen), ahead = now;
     auto fetch = [&](int slot) {
         if (ahead.is_any()) {
-            const size_t of = (size_t)a.pages[span.pages + ahead.page] * a.page_stride +
-                              ((size_t)kv_head * PAGE_TOKENS + ahead.group * PAGE_GROUP) * DIM * 2;
+            const size_t of = (size_t)a.pages[span.pages + ahead.page()] * a.page_stride +
+                              ((size_t)kv_head * PAGE_TOKENS + ahead.in_page() * PAGE_GROUP) * DIM * 2;
             fetch_group<DIM>(ring + slot * SLOT, a.k + of, a.v + of, policy);
             ahead.next();
         }

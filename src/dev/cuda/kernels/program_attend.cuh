@@ -26,42 +26,48 @@ __device__ __forceinline__ void meet_quad() {
     meet_threads_at(QUAD_BARRIER + quad_of_warp(), ATTEND_WARPS * 32);
 }
 
-/* What of the cache a warp fetches: its groups of page after page of its quad, as group_walk has them. What does not
+/* What of the cache a warp fetches: its groups in turn after turn of its quad's, as group_walk has them. What does not
  * change is read where it is: registers are for what is summed. */
 template <class CACHE> struct page_stream {
     const program_stage &stage;
     const program_item &item;
-    const uint8_t *k, *v;
-    bool fetches;  /* there was a group whose keys were fetched: the one in front of `group` */
-    bool is_clear; /* the next group to be attended to has been cleared */
+    bool fetches; /* there was a group whose keys were fetched: the one in front of `group` */
     uint32_t slot;
-    int page, group, end;
+    uint32_t group; /* the next one, of the row's */
 
+    __device__ __forceinline__ page_stream(const program_stage &of, const program_item &its)
+        : stage(of), item(its), fetches(false) {}
     __device__ __forceinline__ const k_decode_args &args() const { return stage.is.heads.attend; }
+    __device__ __forceinline__ const program_quad &quad() const { return item.quads[quad_of_warp()]; }
     __device__ __forceinline__ int pos() const { return item.span.position; }
-    __device__ __forceinline__ int oldest() const { return item.quads[quad_of_warp()].oldest; }
-    __device__ __forceinline__ int begin_of(int p) const {
-        return first_turn(p, item.seen, threadIdx.x / 32 % ATTEND_WARPS);
-    }
-    __device__ __forceinline__ int end_of(int p) const { return end_of_page(p, pos()); }
     /* Read from memory it would be waited for behind all pages that are on their way. */
-    __device__ __forceinline__ int32_t id_of(int p) const {
-        const program_quad &quad = item.quads[quad_of_warp()];
-        const int i = quad.newest - p;
-        return i < PROGRAM_QUAD_PAGES ? quad.ids[i] : args().pages[item.span.pages + p];
+    __device__ __forceinline__ int32_t id_of(int page) const {
+        const int i = page - quad().begin / PAGE_GROUPS;
+        return i < PROGRAM_QUAD_PAGES ? quad().ids[i] : args().pages[item.span.pages + page];
     }
+    static __device__ __forceinline__ int32_t &page_now() { return state_of().pages[thread_now() / 32]; }
     __device__ __forceinline__ void open_page() {
-        const size_t at = (size_t)id_of(page) * args().page_stride;
-        const int head = item.kv_head * (PAGE_TOKENS / PAGE_GROUP);
-        k = args().k + at + (size_t)head * CACHE::KEYS, v = args().v + at + (size_t)head * CACHE::VALUES;
-        group = begin_of(page), end = end_of(page);
+        const int32_t id = id_of(group / PAGE_GROUPS);
+        if (lane_now() == 0) page_now() = id;
+        __syncwarp();
     }
+    /* A group of that page, of the keys or the values from `base` on. */
+    __device__ __forceinline__ const uint8_t *find(const uint8_t *base, uint32_t of, uint32_t group_bytes) const {
+        const uint32_t number = item.kv_head * PAGE_GROUPS + of % PAGE_GROUPS;
+        return base + (size_t)page_now() * args().page_stride + (size_t)number * group_bytes;
+    }
+    /* The first of all. */
+    __device__ __forceinline__ void open() {
+        group = first_group(quad().begin, item.seen);
+        if (group < (uint32_t)quad().end) open_page();
+    }
+    /* The one whose keys were fetched last. */
+    __device__ __forceinline__ uint32_t fetched() const { return group - ATTEND_WARPS; }
     __device__ __forceinline__ void fetch_next_keys() {
-        while (page >= oldest() && group >= end)
-            if (--page >= oldest()) open_page();
-        fetches = page >= oldest();
+        fetches = group < (uint32_t)quad().end;
         if (fetches) {
-            CACHE::fetch_keys(slot, k + (size_t)group * CACHE::KEYS);
+            if (group % PAGE_GROUPS < ATTEND_WARPS) open_page();
+            CACHE::fetch_keys(slot, find(args().k, group, CACHE::KEYS));
             group += ATTEND_WARPS;
         }
         commit_copies();
@@ -71,14 +77,13 @@ template <class CACHE> struct page_stream {
     }
     /* The first group of all is there and clear. */
     __device__ __forceinline__ void clear_first() {
-        is_clear = fetches;
         if (!fetches) return;
         wait_copies<0>();
         __syncwarp();
-        clear_unseen(page * PAGE_TOKENS + (group - ATTEND_WARPS) * PAGE_GROUP);
+        clear_unseen(fetched() * PAGE_GROUP);
     }
     __device__ __forceinline__ void fetch_their_values() {
-        if (fetches) CACHE::fetch_values(slot + CACHE::KEYS, v + (size_t)(group - ATTEND_WARPS) * CACHE::VALUES);
+        if (fetches) CACHE::fetch_values(slot + CACHE::KEYS, find(args().v, fetched(), CACHE::VALUES));
         commit_copies();
     }
 };
@@ -220,29 +225,24 @@ template <class CACHE> struct fresh_token {
     }
 };
 
-/* The oldest page of the split that the warp is at. */
-__device__ __forceinline__ int oldest_now() { return state_of().oldest[thread_now() / 32]; }
-__device__ __forceinline__ void keep_oldest(int page) {
-    if (lane_now() == 0) state_of().oldest[thread_now() / 32] = page;
+/* The split that the warp is at, which no register keeps. */
+__device__ __forceinline__ program_split &split_now() { return state_of().splits[thread_now() / 32]; }
+__device__ __forceinline__ void keep_split(const program_split &split) {
+    __syncwarp(); /* all have read what it was */
+    if (lane_now() == 0) split_now() = split;
     __syncwarp();
 }
 
-/* An item's pages, the newest one first, which is seldom full: as the last one its few groups would be waited for by
- * themselves. The first groups of each warp. */
+/* The first groups of each warp. */
 template <class CACHE> __device__ __forceinline__ void start_pages(page_stream<CACHE> &s, const attend_room &r) {
-    const program_item &item = s.item;
-    const program_quad &quad = item.quads[quad_of_warp()];
     s.slot = r.rings + threadIdx.x / 32 * (CACHE::KEYS + CACHE::VALUES);
-    s.page = quad.newest;
-    s.fetches = false;
-    if (s.page < quad.oldest) return;
-    s.open_page();
-    keep_oldest(quad.begin);
+    s.open();
+    keep_split(s.quad().first);
     s.fetch_next_keys();
     s.fetch_their_values();
 }
 
-/* The same pages, as far as start_pages has not come. What was found in the only split is left to the block. */
+/* The quad's splits, as far as start_pages has not come. What was found in the only split is left to the block. */
 template <int DIM, class CACHE>
 __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend_room &r) {
     const program_stage &stage = s.stage;
@@ -252,11 +252,10 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
     const fresh_token<CACHE> fresh{r.fresh, s.pos()};
     typename CACHE::state h;
     h.clear();
-    int split = item.quads[quad_of_warp()].split;
-    for (int page = item.quads[quad_of_warp()].newest; page >= s.oldest(); page--) {
-        const int stop = s.end_of(page);
-        for (int group = s.begin_of(page); group < stop; group += ATTEND_WARPS) {
-            const int token = page * PAGE_TOKENS + group * PAGE_GROUP;
+    if (agreed(s.quad().begin == s.quad().end)) return;
+    for (;;) {
+        while (s.fetches && s.fetched() < (uint32_t)split_now().end) {
+            const int token = s.fetched() * PAGE_GROUP;
             wait_copies<1>();
             __syncwarp();
             fresh.put_key(s.slot, token);
@@ -265,22 +264,22 @@ __device__ __forceinline__ void attend_pages(page_stream<CACHE> &s, const attend
             s.fetch_next_keys();
             wait_copies<1>();
             __syncwarp();
-            if (!s.is_clear) s.clear_unseen(token);
-            s.is_clear = false;
+            s.clear_unseen(token);
             fresh.put_value(s.slot, token);
             CACHE::mix(h, scores, s.slot + CACHE::KEYS, token, item.seen, s.pos(), a.cap);
             __syncwarp();
             s.fetch_their_values();
         }
-        if (agreed(page > oldest_now())) continue; /* the split goes on */
         float *found = r.found + quad_of_warp() * ATTEND_WARPS * shares * (DIM + 2);
         const bool is_only = a.n_splits == 1;
         if (!is_only) meet_quad(); /* what was found in the split before has been merged */
         CACHE::leave(h, found, thread_now() / 32 % ATTEND_WARPS, shares);
         if (is_only) break;
         meet_quad();
-        leave_part_of<DIM>(stage, found, item.index, item.kv_head * shares, shares, split);
-        keep_oldest(item.seen / PAGE_TOKENS + row_splits(a, item.seen, s.pos()).begin(--split));
+        const program_split now = split_now();
+        leave_part_of<DIM>(stage, found, item.index, item.kv_head * shares, shares, now.number);
+        if (agreed(now.end == s.quad().end)) break;
+        keep_split({now.number + 1, row_splits(a, item.seen, s.pos()).end(now.number + 1)});
         h.clear();
     }
     wait_copies<0>();
@@ -366,16 +365,16 @@ __device__ __forceinline__ void plan_item(const program_stage &s, program_item &
     if (thread >= PROGRAM_MOST_QUADS * PROGRAM_QUAD_PAGES) return;
     const int seen = first_seen(span.position, a.window, a.chunk), behind = min(end - pair * a.n_splits, a.n_splits);
     const row_splits splits(a, seen, span.position);
-    const int there = min(behind, splits.count), n = there - first, oldest = seen / PAGE_TOKENS;
-    auto from = [&](int of) { return there - (of * n + s.quads - 1) / s.quads; }; /* the first ones have more */
-    const int quad = thread / PROGRAM_QUAD_PAGES, page = thread % PROGRAM_QUAD_PAGES;
-    const bool is_any = quad < s.quads && from(quad + 1) < from(quad);
-    const int split = from(quad) - 1, newest = is_any ? oldest + splits.begin(split + 1) - 1 : -1,
-              last = is_any ? oldest + splits.begin(from(quad + 1)) : 0;
+    const int n = min(behind, splits.count) - first;
+    auto from = [&](int of) { return first + (of * n + s.quads - 1) / s.quads; }; /* the first ones have more */
+    const int quad = thread / PROGRAM_QUAD_PAGES, page = thread % PROGRAM_QUAD_PAGES, split = from(quad);
+    const bool is_any = quad < s.quads && split < from(quad + 1);
+    const int begin_group = is_any ? splits.begin(split) : 0, end_group = is_any ? splits.end(from(quad + 1) - 1) : 0;
+    const int number_of = begin_group / PAGE_GROUPS + page;
     program_quad &to = item.quads[quad];
-    if (newest - page >= last) to.ids[page] = a.pages[span.pages + newest - page];
+    if (number_of * PAGE_GROUPS < end_group) to.ids[page] = a.pages[span.pages + number_of];
     if (page) return;
-    to.newest = newest, to.oldest = last, to.split = split, to.begin = oldest + splits.begin(split);
+    to.begin = begin_group, to.end = end_group, to.first = {split, splits.end(split)};
     if (quad) return;
     item.span = span;
     item.begin = begin, item.end = end;
@@ -406,11 +405,18 @@ struct split_share {
     }
 };
 
+/* What merging begins with. */
+__device__ __forceinline__ void plan_merge(const k_decode_args &a, int index) {
+    const k_span span = a.spans[index];
+    state_of().spans[index] = span;
+    state_of().n_splits[index] = row_splits(a, first_seen(span.position, a.window, a.chunk), span.position).count;
+}
+
 __device__ __forceinline__ void plan_block(const program_stage &s) {
     const k_decode_args &a = s.is.heads.attend;
     const split_share share(a.n_kv_heads * s.n_spans, a.n_splits, s.quads);
     plan_item(s, state_of().items[0], share.begin, share.begin, share.end);
-    if (thread_now() < (uint32_t)s.n_spans) state_of().spans[thread_now()] = a.spans[thread_now()];
+    if (thread_now() < (uint32_t)s.n_spans) plan_merge(a, thread_now());
     if (thread_now() == 0) state_of().items[1].begin = -1; /* none yet */
     __syncthreads();
 }
@@ -422,7 +428,7 @@ __device__ __forceinline__ void attend_item(const program_stage &s, const progra
     const int shares = a.n_heads / a.n_kv_heads;
     const attend_room r = find_room<DIM, CACHE>(s.quads);
     const bool attends = (int)threadIdx.x < s.quads * ATTEND_WARPS * 32;
-    page_stream<CACHE> pages{s, item};
+    page_stream<CACHE> pages(s, item);
     if (attends) start_pages(pages, r);
     if (s.is.heads.rope.norm != NORM_NONE) {
         read_norms<DIM>(s.is.heads.rope, r);

@@ -48,10 +48,10 @@ struct merged_head {
     const float *sums, *parts;
     int n;
 
-    __device__ __forceinline__ merged_head(const program_stage &s, const k_span &span, int index, int head) {
+    __device__ __forceinline__ merged_head(const program_stage &s, int index, int head) {
         const k_decode_args &a = s.is.heads.attend;
         const size_t at = ((size_t)index * a.n_heads + head) * a.n_splits;
-        n = row_splits(a, first_seen(span.position, a.window, a.chunk), span.position).count;
+        n = state_of().n_splits[index];
         sums = (s.hears ? s.told[PROGRAM_PAGE_SUMS] : a.part_sums) + 2 * at;
         parts = (s.hears ? s.told[PROGRAM_PAGES] : a.part) + at * s.dim;
         if (s.hears) sums = told_at(sums), parts = told_at(parts);
@@ -138,8 +138,8 @@ template <class PAGES> __device__ __forceinline__ void merge_head(const program_
     const int warp = threadIdx.x / 32, head = number % a.n_heads, index = number / a.n_heads;
     const int d = warp * 32 + min((int)(threadIdx.x % 32) * PAGES::EACH, s.dim - PAGES::EACH);
     const bool adds = agreed(warp < PAGES::pieces(s.dim));
-    const k_span span = state_of().spans[index];
-    const merged_head h(s, span, index, head);
+    const int row = state_of().spans[index].row;
+    const merged_head h(s, index, head);
     const float sink = sink_of(a, head);
     merged_pages pages;
     float most = sink, sum = 0, o[PAGES::EACH] = {};
@@ -152,11 +152,11 @@ template <class PAGES> __device__ __forceinline__ void merge_head(const program_
         if (adds) pages.add<PAGES>(o, sum, room, h.n - base, d, s.dim, most);
     }
     if (!adds) return;
-    const typename PAGES::places place = PAGES::find(s, span.row, head, d);
+    const typename PAGES::places place = PAGES::find(s, row, head, d);
     if (a.sinks) sum += exp2_fast(sink - most);
 #pragma unroll
     for (int j = 0; j < PAGES::EACH; j++) o[j] = o[j] / sum;
-    PAGES::leave(s, o, span.row, head, d, place);
+    PAGES::leave(s, o, row, head, d, place);
 }
 
 template <class PAGES> __device__ __noinline__ void run_merge(int stage) {
