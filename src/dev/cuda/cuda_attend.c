@@ -316,6 +316,7 @@ static int rows_of(const attend_args *a) {
 /* What pieces of one row are cut into. */
 typedef struct splitting {
     int shift, count; /* of the most that a row has; of the row that has most */
+    int turns;        /* of one, at least */
     size_t results;   /* of all pieces: each is v_dim numbers, a maximum and a sum */
 } splitting;
 
@@ -324,21 +325,23 @@ static bool is_batch(const attend_args *a, const fast_row *row) {
 }
 
 /* As row_splits has them, of the span's last row. */
-static int splits_of(const attend_args *a, const row_span *s, int shift) {
+static int splits_of(const attend_args *a, const row_span *s, const splitting *by) {
     const int64_t pos = s->past + s->n_rows - 1, seen = first_seen(a, pos);
     if (pos / DEV_PAGE_TOKENS == seen / DEV_PAGE_TOKENS) return 1;
-    return attend_splits((int)(pos / ATTEND_TURN - seen / ATTEND_TURN + 1), shift);
+    return attend_splits((int)(pos / ATTEND_TURN - seen / ATTEND_TURN + 1), by->shift, by->turns);
 }
 
 /* As many as keep a GPU busy with all KV heads of one row: to merge more would take longer than attending gains. Codes,
- * which cost instructions, are read by twice as many warps (cuda_program.c). Where there are warps enough anyway, in a
- * batch, each page is one. The GPU itself has no part in it: a row's bits are the same on all. */
+ * which cost instructions, are read by twice as many warps (cuda_program.c). Many rows keep it busy anyway: then a
+ * split has as many turns as a page, and each page is one in a batch. The GPU itself has no part in it: a row's bits
+ * are the same on all. */
 static splitting split_rows(const attend_args *a, const fast_row *row, int n_spans) {
-    const int all = row->type == KV_F16 ? 256 : 512;
-    splitting s = {.count = is_batch(a, row) ? (int)most_pages(a, 1) : 1};
+    const int all = row->type == KV_F16 ? 256 : 512, page = DEV_PAGE_TOKENS / ATTEND_TURN;
+    splitting s = {.count = is_batch(a, row) ? (int)most_pages(a, 1) : 1,
+                   .turns = rows_of(a) > CUDA_ALIKE_ROWS ? page : 1};
     while (a->kv.n_kv_heads << s.shift < all) s.shift++;
     for (int i = 0; i < a->n_spans && !is_batch(a, row); i++)
-        s.count = (int)greater(s.count, splits_of(a, &a->spans[i], s.shift));
+        s.count = (int)greater(s.count, splits_of(a, &a->spans[i], &s));
     s.results = (size_t)n_spans * (size_t)a->n_heads * (size_t)s.count;
     return s;
 }
@@ -412,7 +415,8 @@ static void push_fast(cuda_device *c, const attend_args *a, const fast_row *row,
                           .scale = a->scale,
                           .cap = a->cap,
                           .singles = has_room,
-                          .split_shift = splits.shift,
+                          .split_shift = (int16_t)splits.shift,
+                          .split_turns = (int16_t)splits.turns,
                           .ring = ring_of(a)};
     if (is_many && has_flash(c, row)) cuda_packed_leave(c, &args, a->next, rows_of(a), a->n_heads * row->dim);
     if (is_f16 && (longest > 1 || !has_room)) push_prefill(c, row, &args, t->n_spans);

@@ -360,7 +360,7 @@ template <int DIM, int KEY_BITS, int VALUE_BITS> __device__ __forceinline__ void
     const k_span span = a.spans[blockIdx.z];
     if (span.n_rows != 1) return;
     const int row = span.row, pos = span.position, seen = first_seen(pos, a.window, a.chunk);
-    const row_splits splits(a, seen, pos);
+    const row_splits splits(a, seen, pos, a.split_turns);
     if ((int)blockIdx.x >= splits.count) return;
     const uint32_t ring = shared_address(shared) + warp * ATTEND_RING * SLOT;
     group_walk now(splits, blockIdx.x, seen), ahead = now;

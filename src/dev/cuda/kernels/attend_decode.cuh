@@ -20,9 +20,10 @@ enum { PAGE_GROUPS = PAGE_TOKENS / PAGE_GROUP };
  * attend to it. */
 struct row_splits {
     int first, turns, count, behind;
-    __device__ __forceinline__ row_splits(const k_decode_args &a, int seen, int pos)
+    /* least: turns of a split; 1 where a program attends, whose steps have few rows. */
+    __device__ __forceinline__ row_splits(const k_decode_args &a, int seen, int pos, int least = 1)
         : first(seen / ATTEND_TURN), turns(pos / ATTEND_TURN - first + 1),
-          count(seen / PAGE_TOKENS == pos / PAGE_TOKENS ? 1 : attend_splits(turns, a.split_shift)),
+          count(seen / PAGE_TOKENS == pos / PAGE_TOKENS ? 1 : attend_splits(turns, a.split_shift, least)),
           behind(pos / PAGE_GROUP + 1) {}
     /* Groups of a split, counted from the row's first token. */
     __device__ __forceinline__ int begin(int split) const { return (first + split * turns / count) * ATTEND_WARPS; }
@@ -270,7 +271,7 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
     const k_span span = a.spans[blockIdx.z];
     if (span.n_rows != 1) return;
     const int row = span.row, pos = span.position, seen = first_seen(pos, a.window, a.chunk);
-    const row_splits splits(a, seen, pos);
+    const row_splits splits(a, seen, pos, a.split_turns);
     if ((int)blockIdx.x >= splits.count) return;
     const uint32_t ring = shared_address(shared) + warp * a.ring * SLOT;
     const uint64_t policy = evict_first();
@@ -312,7 +313,8 @@ template <int DIM> __device__ __forceinline__ void attend_decode(const k_decode_
 /* This thread's element of the block's head, of splits in ascending order. */
 __device__ __forceinline__ float merged_value(const k_decode_args &a, const k_span &span) {
     const int head = blockIdx.x, dim = blockDim.x, d = threadIdx.x;
-    const int n = row_splits(a, first_seen(span.position, a.window, a.chunk), span.position).count;
+    const int seen = first_seen(span.position, a.window, a.chunk);
+    const int n = row_splits(a, seen, span.position, a.split_turns).count;
     const size_t at = ((size_t)blockIdx.y * a.n_heads + head) * a.n_splits;
     const float sink = sink_of(a, head);
     float max = sink, sum = 0, o = 0;
