@@ -316,7 +316,7 @@ static int rows_of(const attend_args *a) {
 /* What pieces of one row are cut into. */
 typedef struct splitting {
     int shift, count; /* of the most that a row has; of the row that has most */
-    int turns;        /* of one, at least */
+    int turns;        /* for each so many there is one at most */
     size_t results;   /* of all pieces: each is v_dim numbers, a maximum and a sum */
 } splitting;
 
@@ -332,16 +332,15 @@ static int splits_of(const attend_args *a, const row_span *s, const splitting *b
 }
 
 /* As many as keep a GPU busy with all KV heads of one row: to merge more would take longer than attending gains. Codes,
- * which cost instructions, are read by twice as many warps (cuda_program.c). Many rows keep it busy anyway: then a
- * split has as many turns as a page, and each page is one in a batch. The GPU itself has no part in it: a row's bits
- * are the same on all. */
+ * which cost instructions, are read by twice as many warps (cuda_program.c). Many rows keep it busy anyway: then
+ * there are as many as a page's turns go into the row's, and each page is one in a batch. The GPU itself has no part in
+ * it: a row's bits are the same on all. */
 static splitting split_rows(const attend_args *a, const fast_row *row, int n_spans) {
     const int all = row->type == KV_F16 ? 256 : 512, page = DEV_PAGE_TOKENS / ATTEND_TURN;
-    splitting s = {.count = is_batch(a, row) ? (int)most_pages(a, 1) : 1,
-                   .turns = rows_of(a) > CUDA_ALIKE_ROWS ? page : 1};
+    const bool is_paged = is_batch(a, row);
+    splitting s = {.count = is_paged ? (int)most_pages(a, 1) : 1, .turns = rows_of(a) > CUDA_ALIKE_ROWS ? page : 1};
     while (a->kv.n_kv_heads << s.shift < all) s.shift++;
-    for (int i = 0; i < a->n_spans && !is_batch(a, row); i++)
-        s.count = (int)greater(s.count, splits_of(a, &a->spans[i], &s));
+    for (int i = 0; i < a->n_spans && !is_paged; i++) s.count = (int)greater(s.count, splits_of(a, &a->spans[i], &s));
     s.results = (size_t)n_spans * (size_t)a->n_heads * (size_t)s.count;
     return s;
 }

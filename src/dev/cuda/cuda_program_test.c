@@ -357,6 +357,7 @@ static int row_pages(const kind *k) {
     return most / SLOTS + 1;
 }
 static int count_pages(const kind *k) { return MOST_SPANS * row_pages(k); }
+enum { SHUFFLE = 7 }; /* pages lie so far apart: no factor of how many there are, or two would be one */
 
 static void *take(world *w, size_t bytes) {
     void *memory;
@@ -476,12 +477,13 @@ static void build(world *w, device *gpu, const kind *k, effort most) {
     put_random(w, w->sinks, (size_t)k->heads, 42, 1);
     put_random(w, w->cos, (size_t)(k->rows * k->dim), 43, 1);
     put_random(w, w->sin, (size_t)(k->rows * k->dim), 44, 1);
+    assert_true(row_pages(k) <= ROW_PAGES && count_pages(k) % SHUFFLE);
     w->page_bytes = (size_t)(k->kv_heads * (SLOTS / DEV_KEY_GROUP)) * group_bytes(k, true);
     w->kv_bytes = w->page_bytes * (size_t)count_pages(k);
     w->keys = take(w, w->kv_bytes);
     w->values = take(w, w->kv_bytes);
     for (int s = 0; s < k->rows; s++) {
-        for (int p = 0; p < row_pages(k); p++) w->pages[s][p] = (s * row_pages(k) + p) * 7 % count_pages(k);
+        for (int p = 0; p < row_pages(k); p++) w->pages[s][p] = (s * row_pages(k) + p) * SHUFFLE % count_pages(k);
         w->spans[s] = (row_span){.row = s, .n_rows = 1, .past = k->past[s], .pages = w->pages[s]};
     }
     uint8_t *values = random_cache(w, false);

@@ -172,8 +172,8 @@ enum { ATTEND_ROWS = 64, ATTEND_WARPS = 4, ATTEND_HEADS = 8, ATTEND_RING = 2, AT
 
 enum { ATTEND_TURN = ATTEND_WARPS * ATTEND_GROUP }; /* tokens that four warps read at once, a group each */
 
-/* Splits of a row that sees so many turns, of more than a page: 2 to the power of `shift` at most, of `least` turns,
- * but for the last one, and as few as leave none of them more than it must have. */
+/* Splits of a row that sees so many turns, of more than a page: 2 to the power of `shift` at most, one for each `least`
+ * turns at most, and as few as leave none of them more turns than it must have. */
 PACKED_INLINE int attend_splits(int turns, int shift, int least) {
     const int fit = (turns + (1 << shift) - 1) >> shift, each = fit > least ? fit : least;
     return (turns + each - 1) / each;
@@ -193,7 +193,7 @@ typedef struct k_decode_args {
     float *part_sums;                                     /* [spans][n_heads][n_splits][2]: maximum and sum */
     int32_t n_heads, n_kv_heads, n_splits, window, chunk; /* splits: of the row that has most */
     float scale, cap;
-    int16_t split_shift; /* the logarithm of the most that a row may have, and the least turns of one (row_splits) */
+    int16_t split_shift; /* the logarithm of the most that a row may have, and for how many turns it has one at most */
     int16_t split_turns;
     int16_t singles;  /* spans of one row are cut into splits, others are not */
     int16_t ring;     /* groups of tokens that a warp has room for, at most ATTEND_RING */
