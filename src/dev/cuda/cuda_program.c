@@ -28,6 +28,8 @@ enum {
     AREA_BYTES = 64 << 20, /* of words that are told: of 32 layers of 4,096 with four rows they are 18 MiB */
     PAGES_PART = 2,        /* so far what is found in pages is told, too: of 8,192 tokens and one row 17 MiB */
     MOST_TOLD = 8,
+    ASKS = 1,                /* units between two looks, */
+    ASKS_SOON = 2,           /* and where a product's inputs come soon */
     MOST_SCRATCH = 96 << 10, /* of more than two quads: what is beyond that costs the rings a slot */
 };
 
@@ -232,6 +234,7 @@ static program_stage *take_product(maker *m, const float *x, const k_norm_args *
     if (!s || !add_stream(m, p)) return NULL;
     s->way = program_way(PROGRAM_PRODUCT, kind->kind, p->n_rows);
     s->stream = m->n_streams - 1;
+    s->asks = ASKS;
     s->is.product = *p;
     if (norm) {
         s->is_normed = true;
@@ -474,14 +477,13 @@ static bool take_embed(maker *m) {
     return true;
 }
 
-/* While results of attention come, weights of what follows the product that reads them do: where each block has pages
- * they all ask for them, and wait for whoever merges; otherwise those that have none. */
-static void look_ahead(const maker *m, program_stage *product, const program_stage *follows) {
+/* Where each block has something to attend to, the product behind has not long to wait once it has begun. */
+static void ask_soon(const maker *m) {
+    program_stage *product = &m->stages[m->n_stages - 1];
     const program_stage *s = product;
     while (s->what != PROGRAM_ATTEND) s--;
-    if (m->n_rows != 1 || !follows->gates) return;
-    product->ahead = (int16_t)follows->stream;
-    product->is_ahead_by_all = s->is.heads.attend.n_splits >= m->c->gpu.multiprocessors / s->is.heads.attend.n_kv_heads;
+    const k_decode_args *a = &s->is.heads.attend;
+    if (m->n_rows == 1 && a->n_splits >= m->c->gpu.multiprocessors / a->n_kv_heads) product->asks = ASKS_SOON;
 }
 
 static bool take_layer(maker *m) {
@@ -492,10 +494,10 @@ static bool take_layer(maker *m) {
     tell_products(m, first);
     const float *residual = norm->x, *out = take_attention(m);
     if (!out || !take_added(m, out, residual)) return false;
+    ask_soon(m);
     first = m->n_stages;
     norm = take_normed(m, &last);
     out = norm && norm->x == residual ? take_gate(m, first, last) : NULL;
-    if (out) look_ahead(m, &m->stages[first - 1], last);
     return out && take_added(m, out, residual);
 }
 

@@ -19,7 +19,6 @@ enum {
     PROGRAM_FEW_QUADS = 2,                  /* where memory is slower than they are: float16 */
     PROGRAM_QUAD_PAGES = 16,                /* of a quad's, that are known before they are attended to */
     PROGRAM_MERGE_PAGES = 64,               /* of a head, that are looked for at once */
-    PROGRAM_AHEAD_BYTES = 208 << 10,        /* that a block asks for into the second cache, at most */
     PROGRAM_MOST_PIECES = 3,                /* of eight inputs that a thread stages at once */
     PROGRAM_TURNS = 2,                      /* of what blocks of a cluster send each other */
     PROGRAM_MOST_STREAMS = PROGRAM_THREADS, /* each has a thread that deals it */
@@ -94,9 +93,7 @@ typedef struct program_stage {
     int32_t width;                /* a gate: of its rows */
     int16_t key_bits, value_bits; /* attention: of the cache's elements; 16: float16 */
     int32_t staging;              /* a product of one row: PROGRAM_KEPT .. */
-    /* The product behind attention: the stream of the gated product that follows, whose weights come into the second
-     * cache while others attend (0: none do); by all blocks, or those that have nothing to attend to. */
-    int16_t ahead, is_ahead_by_all;
+    int32_t asks;      /* a product: units that a warp asks for between two looks at its inputs (units_ahead) */
     program_room room; /* a product */
     union {
         packed_args product;

@@ -443,6 +443,9 @@ __device__ __forceinline__ void attend_item(const program_stage &s, const progra
     if (a.n_splits == 1) end_only_page<DIM, CACHE>(s, r.found, item.span.row, item.kv_head * shares, shares);
 }
 
+/* Whether the block has something to attend to. */
+__device__ __forceinline__ bool has_items() { return state_of().items[0].begin < state_of().items[0].end; }
+
 /* What of layers' attention does not change from one to the next is planned once: a block's first two items. */
 template <int DIM, class CACHE> __device__ __noinline__ void run_attend(int stage) {
     const program_stage &s = stage_of(stage);

@@ -85,7 +85,7 @@ __device__ __forceinline__ void stage_straight(const program_stage &s, const pro
             low[i] = a.x + row[i] * a.x_stride + r.first + k[i], high[i] = low[i] + 4;
             order[i] = has_gaps && needs[i] ? __ldg(a.order + r.first + k[i]) : 0;
         }
-        hear_pieces<PIECES>(v, low, high, s.hears, needs, needs, [&](int i) {
+        hear_pieces<PIECES>(v, low, high, s.hears, needs, needs, units_ahead(s.asks), [&](int i) {
             find_now(order[i]);
             return order[i] < 0;
         });
@@ -106,7 +106,7 @@ __device__ __forceinline__ void stage_whole(const program_stage &s, const produc
         low[i] = s.is.product.x + k[i], high[i] = low[i] + 4;
     }
     if (!agreed(needs[0])) return;
-    hear_pieces<PIECES>(v, low, high, s.hears, needs, needs);
+    hear_pieces<PIECES>(v, low, high, s.hears, needs, needs, units_ahead(s.asks));
     put_digits<GROUP, PIECES>(r, v, row, k, needs);
 }
 
@@ -209,7 +209,7 @@ template <int GROUP> __device__ __forceinline__ void stage_kept(const program_st
     const float *low = a.x + row * a.x_stride + k;
     const float4 w0 = weights_at(s, k), w1 = weights_at(s, k + 4);
     float v[1][8];
-    hear_eight(v[0], low, low + 4, s.hears, needs_low, needs_high);
+    hear_eight(v[0], low, low + 4, s.hears, needs_low, needs_high, units_ahead(s.asks));
     met.put(block_square(v[0]), row, k, is_any, n);
     met.wait();
     const float scale = row_scale(s, met.at, row);
@@ -223,7 +223,7 @@ template <int GROUP> __device__ __forceinline__ void stage_only_kept(const progr
     const float *low = s.is.product.x + k;
     const float4 w0 = weights_at(s, k), w1 = weights_at(s, k + 4);
     float v[1][8];
-    hear_eight(v[0], low, low + 4, s.hears, k < n, k + 4 < n);
+    hear_eight(v[0], low, low + 4, s.hears, k < n, k + 4 < n, units_ahead(s.asks));
     const float sum = block_square(v[0]);
     if (threadIdx.x % 32 == 0) r.squares[threadIdx.x / 32] = sum;
     __syncthreads();
@@ -257,7 +257,7 @@ __device__ __forceinline__ void stage_scattered(const program_stage &s, const pr
         order[i] = has_gaps && needs[i] ? __ldg(a.order + k[i]) : 0;
         if (IS_NORMED) w[0] = weights_at(s, k[i]), w[1] = weights_at(s, k[i] + 4);
     }
-    hear_pieces<PIECES>(v, low, high, s.hears, hears, hears);
+    hear_pieces<PIECES>(v, low, high, s.hears, hears, hears, units_ahead(s.asks));
     if (IS_NORMED) {
         const float sum = block_square(v[0]);
         if (threadIdx.x % 32 == 0) r.squares[threadIdx.x / 32] = sum;
@@ -497,7 +497,6 @@ template <class UNITS, class DOT> __device__ __noinline__ void run_product(int i
     result<IS_ONE> out;
     bool finishes = agreed(has_outputs<IS_ONE>(s, first, batch));
     if (finishes) out.find(s, mine, batch);
-    if (IS_ONE && agreed(s.ahead && (s.is_ahead_by_all || !has_items()))) fetch_ahead(s.ahead);
     const bool has_met = stage_inputs<GROUP, MEETS>(s, r);
     const DOT dot(a, r);
     weight_ring ring;

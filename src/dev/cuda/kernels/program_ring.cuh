@@ -27,8 +27,6 @@ __device__ __forceinline__ program_share &share_of(int stream) {
 __device__ __forceinline__ uint32_t slot_barriers(uint32_t warp) {
     return shared_address(program_shared()) + warp * PROGRAM_MOST_SLOTS * 8;
 }
-/* Whether the block has something to attend to. */
-__device__ __forceinline__ bool has_items() { return state_of().items[0].begin < state_of().items[0].end; }
 
 /* ---- who has what ---- */
 
@@ -208,17 +206,45 @@ struct weight_ring {
 
 /* ---- ahead of them ---- */
 
-/* Of a gated product's weights, what rings have no room for, into the second cache: half of the warps for each part.
- * Memory has nothing else to do while heads become results; once that product has begun it is behind. */
-__device__ __noinline__ void fetch_ahead(int stream) {
-    const program_share &s = share_of(stream);
-    const uint32_t warp = thread_now() / 32, part = warp % 2, piece = warp / 2;
-    const int skipped = state_of().n_slots * PROGRAM_WARPS / (2 * s.n_units), tiles = (s.end - s.first) / 2 - skipped;
-    if (tiles <= 0 || lane_now()) return;
-    const size_t left = (size_t)tiles * s.tile_bytes, most = PROGRAM_AHEAD_BYTES / 2;
-    const int bytes = (int)(left < most ? left : most) / (PROGRAM_WARPS / 2) / 16 * 16;
-    if (bytes) prefetch_bulk(s.tiles[part] + (size_t)skipped * s.tile_bytes + piece * bytes, bytes);
-}
+/* What a warp asks for into the second cache while it waits for others: its share of weights behind what its ring has,
+ * so many units with each look that found too little. Rings are full by then and memory has nothing else to do. All
+ * asked for at once would be in the way of what others tell. Where rings hold a block's share of the stream they are
+ * enough. */
+struct units_ahead {
+    const uint8_t *from;
+    uint32_t jump;               /* from a slice's end to the next one */
+    int rest, slice, tiles_left; /* bytes of the slice that `from` lies in, and of whole ones; tiles, this one too */
+    int each;                    /* at once: units, and bytes once it is open */
+    bool is_open;
+
+    __device__ __forceinline__ explicit units_ahead(int units)
+        : from(NULL), jump(0), rest(0), slice(0), tiles_left(0), each(units), is_open(false) {}
+    __device__ __forceinline__ void open() {
+        const program_state &p = state_of();
+        const program_warp &w = p.warps[thread_now() / 32];
+        is_open = true;
+        if (w.left <= 0) return;
+        const program_share &s = share_of(w.stream);
+        if ((int64_t)(s.end - s.first) * s.tile_bytes <= PROGRAM_WARPS * p.n_slots * p.slot_bytes) return;
+        from = w.from, jump = w.jump, tiles_left = w.tiles_left, each *= s.unit_bytes;
+        slice = (int)((s.tile_bytes << w.group_shift >> (s.gates ? 1 : 0)) - jump);
+        if (!w.sizes) rest = w.left * w.bytes;
+        for (int i = 0; w.sizes && i < w.left; i++) rest += (int)load_shared2(w.sizes + 2 * i);
+    }
+    __device__ __forceinline__ void ask() {
+        if (!is_open) open();
+        if (rest <= 0) return;
+        const int bytes = min(rest, each);
+        prefetch_bulk(from, bytes);
+        from += bytes, rest -= bytes;
+        if (!rest && --tiles_left > 0) from += jump, rest = slice;
+    }
+    /* By whole warps. */
+    __device__ __forceinline__ void operator()() {
+        if (lane_now() == 0) ask();
+        __syncwarp();
+    }
+};
 
 /* ---- how they begin ---- */
 

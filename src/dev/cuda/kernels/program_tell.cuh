@@ -22,12 +22,19 @@ __device__ __forceinline__ void tell(float *to, float v) {
     store_relaxed4(told_at(to), bits == UNSAID ? UNSAID & INT32_MAX : bits);
 }
 
+struct just_wait {
+    __device__ __forceinline__ void operator()() const {}
+};
+
 /* Looks again and again until all lanes of a whole warp have found their words, which is what look() says; for seconds,
  * then the kernel ends. Lanes that went on as soon as they had theirs would stay apart and do all that follows one
- * after the other. */
-template <class LOOK> __device__ __forceinline__ void look_together(LOOK look) {
-    for (int looks = 0; !all_say(look());)
+ * after the other. wait: what is done between two looks. */
+template <class LOOK, class WAIT = just_wait>
+__device__ __forceinline__ void look_together(LOOK look, WAIT wait = WAIT()) {
+    for (int looks = 0; !all_say(look());) {
+        wait();
         if (++looks == MOST_LOOKS) __trap();
+    }
 }
 
 /* UNSAID is the greatest word, so one comparison tells of many, and no branch does. */
@@ -55,12 +62,12 @@ struct no_gap {
 };
 /* Twice four words of each of PIECES, all asked for at once. is_gap: of a piece that nobody tells, which is 0; it may
  * hang on what is asked for with them. */
-template <int PIECES, class GAP = no_gap>
+template <int PIECES, class WAIT = just_wait, class GAP = no_gap>
 __device__ __forceinline__ void hear_pieces(float v[PIECES][8], const float *const low[PIECES],
                                             const float *const high[PIECES], bool hears, const bool needs_low[PIECES],
-                                            const bool needs_high[PIECES], GAP is_gap = GAP()) {
+                                            const bool needs_high[PIECES], WAIT wait = WAIT(), GAP is_gap = GAP()) {
     const int64_t shift = hears ? state_of().told_shift : 0;
-    look_together([&] {
+    auto look = [&] {
         uint32_t top = 0;
         uint4 words[PIECES][2] = {};
 #pragma unroll
@@ -75,12 +82,14 @@ __device__ __forceinline__ void hear_pieces(float v[PIECES][8], const float *con
             put4(v[i], words[i][0]), put4(v[i] + 4, words[i][1]);
         }
         return !hears || top != (uint32_t)UNSAID;
-    });
+    };
+    look_together(look, wait);
 }
+template <class WAIT = just_wait>
 __device__ __forceinline__ void hear_eight(float v[8], const float *low, const float *high, bool hears, bool needs_low,
-                                           bool needs_high) {
+                                           bool needs_high, WAIT wait = WAIT()) {
     float all[1][8];
-    hear_pieces<1>(all, &low, &high, hears, &needs_low, &needs_high);
+    hear_pieces<1>(all, &low, &high, hears, &needs_low, &needs_high, wait);
 #pragma unroll
     for (int i = 0; i < 8; i++) v[i] = all[0][i];
 }
