@@ -5,32 +5,19 @@
  * What a query must not see is NaN: slots beyond its sequence, positions before all windows, pages of nobody. Buffers
  * are exactly as long as they must be, for the address sanitizer. */
 #include "levels.h"
+#include "attend_shape.h"
 #include "dev/kv_quant.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include <math.h>
 
-enum { MOST_SPANS = 16, MOST_DEVICES = 16 };
-
-typedef struct past_rows {
-    int64_t past;
-    int n_rows;
-} past_rows;
-
-typedef struct shape {
-    int n_heads, n_kv, dim, window;
-    kv_type type;
-    past_rows spans[MOST_SPANS]; /* until n_rows is 0 */
-    int chunk, v_dim;            /* v_dim 0: as dim */
-    float cap;
-    bool has_sinks, is_latent; /* latent: values inside the keys */
-} shape;
+enum { MOST_DEVICES = 16 };
 
 /* A step with its memory. */
 typedef struct step {
     attend_args a;
-    row_span spans[MOST_SPANS];
-    int32_t *pages[MOST_SPANS];
+    row_span spans[SHAPE_SPANS];
+    int32_t *pages[SHAPE_SPANS];
     float *q, *out, *sinks;
     int n_rows, n_pages;
     size_t kv_bytes;
@@ -147,8 +134,8 @@ static void get_pair(float *key, float *value, const kv_view *kv, const row_span
 
 /* Pages are dealt out to the spans in a shuffled order. */
 static void deal_pages(step *s, const shape *c, stream *r) {
-    int counts[MOST_SPANS] = {0};
-    for (int i = 0; i < MOST_SPANS && c->spans[i].n_rows; i++) {
+    int counts[SHAPE_SPANS] = {0};
+    for (int i = 0; i < SHAPE_SPANS && c->spans[i].n_rows; i++) {
         counts[i] = (int)((c->spans[i].past + c->spans[i].n_rows - 1) / DEV_PAGE_TOKENS) + 1;
         s->n_pages += counts[i];
     }
@@ -159,7 +146,7 @@ static void deal_pages(step *s, const shape *c, stream *r) {
         order[i] = order[j];
         order[j] = i;
     }
-    for (int i = 0, at = 0; i < MOST_SPANS; at += counts[i++])
+    for (int i = 0, at = 0; i < SHAPE_SPANS; at += counts[i++])
         s->pages[i] = mem_copy(order + at, (size_t)counts[i] + 1, sizeof *order);
     mem_free(order);
 }
@@ -199,7 +186,7 @@ static step make_step(const shape *c, uint64_t seed) {
                     .chunk = c->chunk,
                     .cap = c->cap}};
     deal_pages(&s, c, &r);
-    for (int i = 0; i < MOST_SPANS && c->spans[i].n_rows; i++) {
+    for (int i = 0; i < SHAPE_SPANS && c->spans[i].n_rows; i++) {
         s.spans[i] = (row_span){s.n_rows, c->spans[i].n_rows, c->spans[i].past, s.pages[i]};
         s.n_rows += c->spans[i].n_rows;
         s.a.n_spans++;
@@ -220,7 +207,7 @@ static step make_step(const shape *c, uint64_t seed) {
 }
 
 static void free_step(step *s) {
-    for (int i = 0; i < MOST_SPANS; i++) mem_free(s->pages[i]);
+    for (int i = 0; i < SHAPE_SPANS; i++) mem_free(s->pages[i]);
     mem_free(s->a.kv.k);
     mem_free(s->a.kv.v);
     mem_free(s->q);

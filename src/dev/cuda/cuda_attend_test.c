@@ -1,24 +1,11 @@
 /* cuda_attend_test.c — rotation, the cache and attention of the CUDA device against the plain C of `ref`, over odd
  * sizes and every type of cache; and that a row's bits do not depend on its neighbours, on how a prompt is cut, or on
  * whether pages are done apart. */
+#include "attend_shape.h"
 #include "cuda_both.h"
 #include "dev/kv_quant.h"
 
 /* ---- keys, values, attention ---- */
-
-typedef struct past_rows {
-    int64_t past;
-    int n_rows;
-} past_rows;
-
-typedef struct shape {
-    int n_heads, n_kv, dim, window;
-    kv_type type;
-    past_rows spans[10]; /* until n_rows is 0 */
-    int chunk, v_dim;    /* v_dim 0: as dim */
-    float cap;
-    bool has_sinks, is_latent;
-} shape;
 
 static const shape shapes[] = {
     {1, 1, 1, 0, KV_F32, .spans = {{0, 1}}},
@@ -64,9 +51,9 @@ enum { PAGES = 32, GROUPS = DEV_PAGE_TOKENS / DEV_KEY_GROUP };
 /* A step over pages in a scattered order. */
 typedef struct world {
     const shape *c;
-    row_span spans[10];
+    row_span spans[SHAPE_SPANS];
     int n_spans, n_rows;
-    int32_t pages[10][PAGES];
+    int32_t pages[SHAPE_SPANS][PAGES];
     size_t page_bytes; /* keys or values of one page */
     int n_pages;
 } world;
@@ -74,7 +61,7 @@ typedef struct world {
 static world make_world(const shape *c) {
     world w = {.c = c};
     w.page_bytes = (size_t)c->n_kv * GROUPS * dev_kv_group_bytes(dev_key_type(c->type), c->dim);
-    for (int i = 0; i < 10 && c->spans[i].n_rows; i++, w.n_spans++) {
+    for (int i = 0; i < SHAPE_SPANS && c->spans[i].n_rows; i++, w.n_spans++) {
         const int n = (int)((c->spans[i].past + c->spans[i].n_rows - 1) / DEV_PAGE_TOKENS) + 1;
         w.spans[i] = (row_span){w.n_rows, c->spans[i].n_rows, c->spans[i].past, NULL};
         w.n_rows += c->spans[i].n_rows;
@@ -166,8 +153,8 @@ static void attend_case(const bench *b, const shape *c) {
     for (int i = 0; i < 4; i++) {
         if (i == 2 && b->is_emulated) continue;
         device *d = both[i == 1];
-        there q = put_all(d, queries, q_bytes), kv[] = {put_all(d, keys, kv_bytes), put_all(d, mixed, kv_bytes)};
-        there sinks = put_all(d, sink, (size_t)c->n_heads * 4), out = put_all(d, poison, out_bytes);
+        there q = put(d, queries, q_bytes), kv[] = {put(d, keys, kv_bytes), put(d, mixed, kv_bytes)};
+        there sinks = put(d, sink, (size_t)c->n_heads * 4), out = put(d, poison, out_bytes);
         if (i < 2)
             run_attend(d, &w, &q, &out, kv, &sinks, w.spans, w.n_spans);
         else
@@ -217,11 +204,10 @@ static void rope_case(const bench *b, const turn *t) {
     uint8_t *zeros = mem_zarray(3, page);
     for (int i = 0; i < 2; i++) {
         device *d = both[i];
-        out[i] = put_all(d, x, q * 4);
-        there in[] = {put_all(d, x + 1, k * 4),          put_all(d, x + 2, k * 4),
-                      put_all(d, x, (size_t)t->dim * 4), put_all(d, x + 3, (half + 1) * 4),
-                      put_all(d, x + 5, (half + 1) * 4), put_all(d, x, ROWS * 4),
-                      put_all(d, zeros, 3 * page),       put_all(d, zeros, 3 * page)};
+        out[i] = put(d, x, q * 4);
+        there in[] = {put(d, x + 1, k * 4),          put(d, x + 2, k * 4),          put(d, x, (size_t)t->dim * 4),
+                      put(d, x + 3, (half + 1) * 4), put(d, x + 5, (half + 1) * 4), put(d, x, ROWS * 4),
+                      put(d, zeros, 3 * page),       put(d, zeros, 3 * page)};
         const rope_store_args a = {.q = out[i].at,
                                    .k = in[0].at,
                                    .v = in[1].at,
@@ -322,11 +308,11 @@ static void many_case(const bench *b, const shape *c, bool pairs) {
     uint8_t *kept[2][2];
     for (int i = 0; i < 2; i++) {
         device *d = both[i];
-        there queries = put_all(d, x, q * 4), sinks = put_all(d, x, (size_t)c->n_heads * 4);
-        there kv[] = {put_all(d, keys, kv_bytes), put_all(d, mixed, kv_bytes)};
-        there in[] = {put_all(d, x + 1, k * 4), put_all(d, x + 2, k * 4), put_all(d, x + 3, half * 4),
-                      put_all(d, x + 5, half * 4), put_all(d, x, rows * 4)};
-        out[i] = put_all(d, x, q * 4);
+        there queries = put(d, x, q * 4), sinks = put(d, x, (size_t)c->n_heads * 4);
+        there kv[] = {put(d, keys, kv_bytes), put(d, mixed, kv_bytes)};
+        there in[] = {put(d, x + 1, k * 4), put(d, x + 2, k * 4), put(d, x + 3, half * 4), put(d, x + 5, half * 4),
+                      put(d, x, rows * 4)};
+        out[i] = put(d, x, q * 4);
         turn_and_attend(d, &w, &queries, kv, in, &out[i], &sinks, pairs);
         for (int j = 0; j < 2; j++) kept[i][j] = (uint8_t *)get(d, kv[j].at, kv_bytes);
         there *all[] = {&queries, &sinks, &kv[0], &kv[1], &in[0], &in[1], &in[2], &in[3], &in[4]};
@@ -362,10 +348,10 @@ static void latents(const bench *b) {
     there out[2], k[2];
     for (int i = 0; i < 2; i++) {
         device *d = both[i];
-        there in[] = {put_all(d, x, ROWS * HEADS * RAW * 4), put_all(d, x + 7, ROWS * DIM * 4), put_all(d, x, RANK * 4),
-                      put_all(d, x + 9, ROWS * ROT / 2 * 4)};
-        out[i] = put_all(d, x, ROWS * HEADS * DIM * 4);
-        k[i] = put_all(d, zeros, 2 * page);
+        there in[] = {put(d, x, ROWS * HEADS * RAW * 4), put(d, x + 7, ROWS * DIM * 4), put(d, x, RANK * 4),
+                      put(d, x + 9, ROWS * ROT / 2 * 4)};
+        out[i] = put(d, x, ROWS * HEADS * DIM * 4);
+        k[i] = put(d, zeros, 2 * page);
         const latent_store_args a = {.heads = in[0].at,
                                      .n_heads = HEADS,
                                      .heads_dim = RAW,

@@ -3,17 +3,10 @@
  *
  * Runs on the GPU where there is one, and on emulated ones. Mixtures of 16 bits are cuda_ops_test's. */
 #include "cuda_mixture.h"
+#include "cuda_both.h"
 #include "quant_samples.h"
-#include "cuda_harness.h"
-#include "dev/cpu/cpu_open.h"
-#include <math.h>
 
 enum { EXPERTS = 5, TOP = 2, MOST_ROWS = 200, MOST_DIM = 1024 };
-
-typedef struct devices {
-    device *gpu, *ref;
-    bool is_emulated;
-} devices;
 
 /* What experts of a layer are: formats[projection][expert % 2]. */
 typedef struct kind {
@@ -34,13 +27,6 @@ typedef struct mixture {
 static const sample_format plain_format = {QUANT_F16, 0};
 
 /* ---- making one ---- */
-
-static float *random_floats(size_t n, uint64_t seed) {
-    float *values = mem_array(n, sizeof *values);
-    assert_non_null(values);
-    for (size_t i = 0; i < n; i++) values[i] = (float)(rng_uniform(seed, 1, i) * 2 - 1);
-    return values;
-}
 
 static void open_sample(sample *s, const sample_format *f, int n_out, int n_in) {
     if (f != &plain_format) {
@@ -65,7 +51,7 @@ static void load(device *d, dev_weight *out, const sample *s, bool packs) {
     assert_in_range(planned, w->bytes, w->bytes + w->bytes / 4 + 65536);
 }
 
-static mixture *make_mixture(const devices *d, const kind *is) {
+static mixture *make_mixture(const bench *d, const kind *is) {
     mixture *m = MEM_NEW(mixture);
     assert_non_null(m);
     m->is = is;
@@ -79,9 +65,9 @@ static mixture *make_mixture(const devices *d, const kind *is) {
             load(d->ref, &m->weights[1][i][e], &m->samples[i][e], false);
         }
     sample_salt = 0;
-    m->x = random_floats((size_t)MOST_ROWS * (size_t)is->dim, 1);
-    m->shares = random_floats((size_t)MOST_ROWS * TOP, 2);
-    m->bias = random_floats(EXPERTS * MOST_DIM, 3);
+    m->x = random_floats((size_t)MOST_ROWS * (size_t)is->dim, 1, 1);
+    m->shares = random_floats((size_t)MOST_ROWS * TOP, 1, 2);
+    m->bias = random_floats(EXPERTS * MOST_DIM, 1, 3);
     for (int row = 0; row < MOST_ROWS; row++) { /* one has all rows, one has none */
         m->chosen[row * TOP] = row % 3;
         m->chosen[row * TOP + 1] = 3;
@@ -89,7 +75,7 @@ static mixture *make_mixture(const devices *d, const kind *is) {
     return m;
 }
 
-static void drop_mixture(const devices *d, mixture *m) {
+static void drop_mixture(const bench *d, mixture *m) {
     device *const both[] = {d->gpu, d->ref};
     for (int i = 0; i < MIXTURE_PROJECTIONS; i++)
         for (int e = 0; e < EXPERTS; e++) {
@@ -104,21 +90,8 @@ static void drop_mixture(const devices *d, mixture *m) {
 
 /* ---- running it ---- */
 
-typedef struct there {
-    void *at;
-    size_t bytes;
-} there;
-
-static there put(device *d, const void *from, size_t bytes) {
-    there t = {NULL, bytes};
-    qp_error err;
-    if (d->ops->take(d, &t.at, bytes, &err) != QP_OK) fail_msg("%s", err.text);
-    if (from) d->ops->upload(d, t.at, from, bytes);
-    return t;
-}
-
 /* Rows [first, first + n_rows) on device `which`. */
-static float *run(const devices *d, const mixture *m, int which, int first, int n_rows) {
+static float *run(const bench *d, const mixture *m, int which, int first, int n_rows) {
     device *on = which ? d->ref : d->gpu;
     const kind *is = m->is;
     const size_t rows = (size_t)n_rows, pairs = rows * TOP, dim = (size_t)is->dim, ffn = (size_t)is->ffn;
@@ -152,13 +125,10 @@ static float *run(const devices *d, const mixture *m, int which, int first, int 
                             .rows_up = scratch[2].at,
                             .rows = scratch[3].at,
                             .out = scratch[4].at};
-    float *out = mem_array(rows * dim, sizeof *out);
-    qp_error err;
     on->ops->experts(on, &a);
-    on->ops->download(on, out, scratch[4].at, rows * dim * 4);
-    if (on->ops->finish(on, &err) != QP_OK) fail_msg("%s", err.text);
-    for (size_t i = 0; i < HARNESS_COUNT(in); i++) on->ops->give(on, in[i].at, in[i].bytes);
-    for (size_t i = 0; i < HARNESS_COUNT(scratch); i++) on->ops->give(on, scratch[i].at, scratch[i].bytes);
+    float *out = get(on, scratch[4].at, rows * dim * 4);
+    for (size_t i = 0; i < HARNESS_COUNT(in); i++) drop(&in[i]);
+    for (size_t i = 0; i < HARNESS_COUNT(scratch); i++) drop(&scratch[i]);
     return out;
 }
 
@@ -186,7 +156,7 @@ static void check_values(const mixture *m, const float *got, const float *right,
 }
 
 /* Rows in steps of `piece`, whose results are those of one step. */
-static void check_pieces(const devices *d, const mixture *m, const float *whole, int n_rows, int piece) {
+static void check_pieces(const bench *d, const mixture *m, const float *whole, int n_rows, int piece) {
     const size_t dim = (size_t)m->is->dim;
     for (int first = 0; first + piece <= n_rows; first += n_rows > 40 ? 64 : piece) {
         float *part = run(d, m, 0, first, piece);
@@ -196,7 +166,7 @@ static void check_pieces(const devices *d, const mixture *m, const float *whole,
     }
 }
 
-static void check(const devices *d, const kind *is, const int *rows, size_t n) {
+static void check(const bench *d, const kind *is, const int *rows, size_t n) {
     mixture *m = make_mixture(d, is);
     float *right = run(d, m, 1, 0, rows[n - 1]);
     for (size_t i = 0; i < n; i++) {
@@ -222,7 +192,7 @@ static const sample_format *find(quant_id id) {
 
 /* ---- tests ---- */
 
-static void every_format(const devices *d) {
+static void every_format(const bench *d) {
     static const int rows[] = {2, 9};
     for (size_t i = 0; i < SAMPLE_PACKED; i++) {
         const kind is = of_format(sample_packed(i), 512, 256);
@@ -231,7 +201,7 @@ static void every_format(const devices *d) {
 }
 
 /* Sizes that end within a unit and within a block's tiles. */
-static void odd_sizes(const devices *d) {
+static void odd_sizes(const bench *d) {
     static const int rows[] = {1, 4, 5, 33};
     static const struct { int dim, ffn; } sizes[] = {{32, 96}, {416, 288}, {800, 32}};
     for (size_t i = 0; i < HARNESS_COUNT(sizes); i++) {
@@ -242,7 +212,7 @@ static void odd_sizes(const devices *d) {
     }
 }
 
-static void many_rows(const devices *d) {
+static void many_rows(const bench *d) {
     static const int rows[] = {2, MOST_ROWS};
     const kind mixed = of_format(find(QUANT_EXL2), 256, 256), same = of_format(find(QUANT_Q4_K), 256, 256);
     check(d, &mixed, rows, HARNESS_COUNT(rows));
@@ -250,7 +220,7 @@ static void many_rows(const devices *d) {
 }
 
 /* Gate and up of two kinds; experts by turns; some of 16 bits. */
-static void different_ways(const devices *d) {
+static void different_ways(const bench *d) {
     static const int rows[] = {3, 9};
     const sample_format *four = find(QUANT_Q4_0), *six = find(QUANT_Q6_K), *exl2 = find(QUANT_EXL2),
                         *eight = find(QUANT_FP8_E4M3), *plain = &plain_format;
@@ -262,7 +232,7 @@ static void different_ways(const devices *d) {
     for (size_t i = 0; i < HARNESS_COUNT(kinds); i++) check(d, &kinds[i], rows, HARNESS_COUNT(rows));
 }
 
-static void ways_of_gates(const devices *d) {
+static void ways_of_gates(const bench *d) {
     static const int rows[] = {1, 6};
     for (int i = 0; i < 4; i++)
         for (int f = 0; f < 2; f++) {
@@ -277,30 +247,19 @@ static void ways_of_gates(const devices *d) {
 
 /* ---- on each device ---- */
 
-static devices open_devices(const char *library, int max_rows, int max_in) {
-    devices d = {.is_emulated = library};
-    const dev_options tested = cuda_test_options(2, false);
-    dev_options right = cuda_test_options(1, true);
-    right.cpu_level = "ref";
-    qp_error err;
-    if (cuda_open_from(&d.gpu, library, &tested, &err) != QP_OK || cpu_open(&d.ref, &right, &err) != QP_OK ||
-        d.gpu->ops->reserve(d.gpu, max_rows, max_in, &err) != QP_OK ||
-        d.ref->ops->reserve(d.ref, MOST_ROWS, TOP * MOST_DIM, &err) != QP_OK)
-        fail_msg("%s", err.text);
-    return d;
-}
+static const reserved most = {MOST_ROWS, TOP *MOST_DIM};
 
-static void on_each(void (*test)(const devices *d), const char *emulated_kind) {
+/* The GPU, and an emulated one of that kind; both `fast`. */
+static void on_kind(void (*test)(const bench *d), const char *emulated_kind) {
     char emulated[4096];
     const bool has_emulated = cuda_emulated_path(emulated, sizeof emulated), has_gpu = cuda_has_gpu();
     if (!has_emulated && !has_gpu) HARNESS_SKIP("neither a GPU nor a C++ compiler for the emulated one");
     for (int i = 0; i < 2; i++) {
         if (i ? !has_gpu : !has_emulated) continue;
         cuda_emulate(i ? NULL : emulated_kind);
-        const devices d = open_devices(i ? NULL : emulated, MOST_ROWS, TOP * MOST_DIM);
+        const bench d = open_bench(i ? NULL : emulated, false, most, most);
         test(&d);
-        dev_close(d.gpu);
-        dev_close(d.ref);
+        close_bench(&d);
     }
     cuda_emulate(NULL);
 }
@@ -311,7 +270,7 @@ static void test_rows_without_room(void **state) {
     char emulated[4096];
     if (!cuda_emulated_path(emulated, sizeof emulated)) HARNESS_SKIP("no C++ compiler for the emulated GPU");
     cuda_emulate("9 4 1");
-    const devices d = open_devices(emulated, ROWS, 32);
+    const bench d = open_bench(emulated, false, (reserved){ROWS, 32}, most);
     const kind is = of_format(find(QUANT_Q4_0), WIDE, 32);
     mixture *m = make_mixture(&d, &is);
     float *got = run(&d, m, 0, 0, ROWS), *right = run(&d, m, 1, 0, ROWS), *first = run(&d, m, 0, 0, 1);
@@ -321,13 +280,12 @@ static void test_rows_without_room(void **state) {
     mem_free(right);
     mem_free(first);
     drop_mixture(&d, m);
-    dev_close(d.gpu);
-    dev_close(d.ref);
+    close_bench(&d);
     cuda_emulate(NULL);
 }
 
 #define TEST(name, emulated)                                                                                           \
-    static void test_##name(void **state) { on_each(name, emulated); }
+    static void test_##name(void **state) { on_kind(name, emulated); }
 TEST(every_format, "9 4 1")
 TEST(odd_sizes, "8 5 2")
 TEST(many_rows, "9 4 0")

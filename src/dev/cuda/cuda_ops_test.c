@@ -16,9 +16,8 @@ static void norm_case(const bench *b, int dim, int heads, norm_kind kind, bool o
     device *const both[] = {b->gpu, b->ref};
     there out[2];
     for (int i = 0; i < 2; i++) {
-        there t[] = {put_all(both[i], x, ROWS * width * 4), put_all(both[i], weight, width * 4),
-                     put_all(both[i], bias, width * 4)};
-        out[i] = put_all(both[i], x, 3 * width * 4);
+        there t[] = {put(both[i], x, ROWS * width * 4), put(both[i], weight, width * 4), put(both[i], bias, width * 4)};
+        out[i] = put(both[i], x, 3 * width * 4);
         const norm_args a = {.kind = kind,
                              .x = t[0].at,
                              .rows = picked,
@@ -54,8 +53,8 @@ static void step_case(const bench *b, const char *what, step_fn *fn, int dim, in
     device *const both[] = {b->gpu, b->ref};
     there out[2];
     for (int i = 0; i < 2; i++) {
-        there y = put_all(both[i], other, n * 4);
-        out[i] = put_all(both[i], x, n * 4);
+        there y = put(both[i], other, n * 4);
+        out[i] = put(both[i], x, n * 4);
         fn(both[i], out[i].at, y.at, dim, variant);
         drop(&y);
     }
@@ -162,7 +161,7 @@ static void embed_case(const bench *b, quant_id type, int dim, bool packed, bool
     for (int i = 6; i < IDS; i++) ids[i] = i * 5 % ROWS;
     stored s = store(b, type, ROWS, dim, DEV_USE_TABLE, packed, 4);
     float *before = random_floats(IDS * (size_t)dim, 1, 9);
-    there gpu = put_all(b->gpu, before, IDS * (size_t)dim * 4), ref = put_all(b->ref, before, gpu.bytes);
+    there gpu = put(b->gpu, before, IDS * (size_t)dim * 4), ref = put(b->ref, before, gpu.bytes);
     b->gpu->ops->embed(b->gpu, &(embed_args){ids, IDS, &s.gpu, gpu.at, 1.5f, add});
     b->ref->ops->embed(b->ref, &(embed_args){ids, IDS, &s.ref, ref.at, 1.5f, add});
     settle(b, "embed", gpu, ref, type < QUANT_PLAIN_COUNT ? 1e-6 : 5e-4, 1e-6);
@@ -196,9 +195,9 @@ static there multiply(device *d, const product *p, const float *x, const float *
     const bool is_gpu = d->ops->kind[1] == 'u';
     int width = 0, at = 0;
     for (int i = 0; i < p->n_parts; i++) width += p->n_out[i];
-    there in = put_all(d, x + (size_t)first * (size_t)(p->n_in + 3), (size_t)n_rows * (size_t)(p->n_in + 3) * 4);
-    there biases = put_all(d, bias, (size_t)width * 4);
-    there out = put_all(d, before + (size_t)first * (size_t)width, (size_t)n_rows * (size_t)width * 4);
+    there in = put(d, x + (size_t)first * (size_t)(p->n_in + 3), (size_t)n_rows * (size_t)(p->n_in + 3) * 4);
+    there biases = put(d, bias, (size_t)width * 4);
+    there out = put(d, before + (size_t)first * (size_t)width, (size_t)n_rows * (size_t)width * 4);
     matmul_args a = {
         .x = in.at, .x_stride = p->n_in + 3, .n_rows = n_rows, .n_parts = p->n_parts, .is_exact = p->is_exact};
     for (int i = 0; i < p->n_parts; at += p->n_out[i++])
@@ -297,8 +296,8 @@ static void gated_case(const bench *b, quant_id type, activation act, int n_rows
     device *const both[] = {b->gpu, b->ref};
     there out[2];
     for (int i = 0; i < 2; i++) {
-        there in = put_all(both[i], x, (size_t)n_rows * IN * 4), up = put_all(both[i], before, n * 4);
-        out[i] = put_all(both[i], before + n, n * 4);
+        there in = put(both[i], x, (size_t)n_rows * IN * 4), up = put(both[i], before, n * 4);
+        out[i] = put(both[i], before + n, n * 4);
         matmul_args a = {.x = in.at, .x_stride = IN, .n_rows = n_rows, .n_parts = 2, .is_gated = true, .act = act};
         for (int p = 0; p < 2; p++)
             a.parts[p] = (matmul_part){.w = i ? &s[p].ref : &s[p].gpu, .out = p ? up.at : out[i].at, .out_stride = OUT};
@@ -328,9 +327,9 @@ static void route_case(const bench *b, const route_rule *rule) {
     int32_t *chosen[2];
     there weights[2];
     for (int i = 0; i < 2; i++) {
-        there in[] = {put_all(both[i], logits, ROWS * n * 4), put_all(both[i], bias, n * 4),
-                      put_all(both[i], logits, ROWS * k * 4)};
-        weights[i] = put_all(both[i], logits, ROWS * k * 4);
+        there in[] = {put(both[i], logits, ROWS * n * 4), put(both[i], bias, n * 4),
+                      put(both[i], logits, ROWS * k * 4)};
+        weights[i] = put(both[i], logits, ROWS * k * 4);
         const route_args a = {rule, in[0].at, rule->sigmoid ? in[1].at : NULL, ROWS, in[2].at, weights[i].at};
         both[i]->ops->route(both[i], &a);
         chosen[i] = get(both[i], in[2].at, ROWS * k * 4);
@@ -386,15 +385,11 @@ static mixture make_mixture(const bench *b, quant_id type) {
 
 static float *run_experts(device *d, const mixture *m, dev_weight w[3][X_EXPERTS], int variant, int first, int n_rows) {
     const size_t rows = (size_t)n_rows, pairs = rows * X_TOP;
-    there in[] = {put_all(d, m->x + first * X_DIM, rows * X_DIM * 4), put_all(d, m->weights + first * X_TOP, pairs * 4),
-                  put_all(d, m->chosen + first * X_TOP, pairs * 4), put_all(d, m->bias, X_EXPERTS * X_DIM * 4)};
+    there in[] = {put(d, m->x + first * X_DIM, rows * X_DIM * 4), put(d, m->weights + first * X_TOP, pairs * 4),
+                  put(d, m->chosen + first * X_TOP, pairs * 4), put(d, m->bias, X_EXPERTS * X_DIM * 4)};
     there scratch[5];
     const float *bias[X_EXPERTS];
-    qp_error err;
-    for (int i = 0; i < 5; i++) {
-        scratch[i] = (there){d, NULL, pairs * X_DIM * 4};
-        if (d->ops->take(d, &scratch[i].at, scratch[i].bytes, &err) != QP_OK) fail_msg("%s", err.text);
-    }
+    for (int i = 0; i < 5; i++) scratch[i] = put(d, NULL, pairs * X_DIM * 4);
     for (int e = 0; e < X_EXPERTS; e++) bias[e] = (float *)in[3].at + e * X_DIM;
     const experts_args a = {.x = in[0].at,
                             .n_rows = n_rows,

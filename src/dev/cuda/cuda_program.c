@@ -28,8 +28,8 @@ enum {
     AREA_BYTES = 64 << 20, /* of words that are told: of 32 layers of 4,096 with four rows they are 18 MiB */
     PAGES_PART = 2,        /* so far what is found in pages is told, too: of 8,192 tokens and one row 17 MiB */
     MOST_TOLD = 8,
-    ASKS = 1,                /* units between two looks, */
-    ASKS_SOON = 2,           /* and where a product's inputs come soon */
+    ASKS = 1,                /* units between two looks at a product's inputs, */
+    ASKS_SOON = 2,           /* and where these come soon */
     MOST_SCRATCH = 96 << 10, /* of more than two quads: what is beyond that costs the rings a slot */
 };
 

@@ -100,6 +100,11 @@ __device__ __forceinline__ part_tiles find_tiles(const program_share &s, const p
             part + 1 < s.n_parts ? part + 1 : 0};
 }
 
+/* Bytes from one of the group's tiles in a part to its next one. */
+__device__ __forceinline__ uint32_t tile_step(const program_share &s, const program_warp &w) {
+    return s.tile_bytes << w.group_shift >> (s.gates ? 1 : 0);
+}
+
 /* ---- rings ---- */
 
 /* A warp's ring while it is read, in registers: all lanes know what is asked for next, one of them asks. A slot is
@@ -148,7 +153,7 @@ struct weight_ring {
             w.sizes = shared_address(is.unit_bytes), w.bytes = is.unit_bytes[0];
         }
         w.from = tile + offset;
-        w.jump = (s.tile_bytes << w.group_shift >> (s.gates ? 1 : 0)) - bytes;
+        w.jump = tile_step(s, w) - bytes;
         w.left = w.slice_units = n;
     }
     /* The next part of the stream where the group has tiles, or the next stream. At the end of the program w.left is
@@ -227,7 +232,7 @@ struct units_ahead {
         const program_share &s = share_of(w.stream);
         if ((int64_t)(s.end - s.first) * s.tile_bytes <= PROGRAM_WARPS * p.n_slots * p.slot_bytes) return;
         from = w.from, jump = w.jump, tiles_left = w.tiles_left, each *= s.unit_bytes;
-        slice = (int)((s.tile_bytes << w.group_shift >> (s.gates ? 1 : 0)) - jump);
+        slice = (int)(tile_step(s, w) - jump);
         if (!w.sizes) rest = w.left * w.bytes;
         for (int i = 0; w.sizes && i < w.left; i++) rest += (int)load_shared2(w.sizes + 2 * i);
     }
