@@ -257,6 +257,7 @@ __device__ __forceinline__ void stage_scattered(const program_stage &s, const pr
         order[i] = has_gaps && needs[i] ? __ldg(a.order + k[i]) : 0;
         if (IS_NORMED) w[0] = weights_at(s, k[i]), w[1] = weights_at(s, k[i] + 4);
     }
+    const bool overlaps = agreed(s.room.digits < width * (int)sizeof(float)); /* digits go where others' floats are */
     hear_pieces<PIECES>(v, low, high, s.hears, hears, hears, units_ahead(s.asks));
     if (IS_NORMED) {
         const float sum = block_square(v[0]);
@@ -281,7 +282,7 @@ __device__ __forceinline__ void stage_scattered(const program_stage &s, const pr
         v[i][0] = first.x, v[i][1] = first.y, v[i][2] = first.z, v[i][3] = first.w;
         v[i][4] = second.x, v[i][5] = second.y, v[i][6] = second.z, v[i][7] = second.w;
     }
-    if (agreed(s.room.digits < width * (int)sizeof *x)) __syncthreads(); /* digits go where others' floats are */
+    if (overlaps) __syncthreads();
     if (!agreed(needs[0])) return;
     put_digits<GROUP, PIECES>(r, v, row, k, needs);
 }

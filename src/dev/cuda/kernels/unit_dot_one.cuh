@@ -95,8 +95,11 @@ __device__ __forceinline__ void unit_dot_one(float y[2], uint32_t unit, const x_
     for (int b = 0; b < 2; b++) {
         c[b][0] = c[b][1] = c[b][2] = c[b][3] = 0;
         const uint2 digits = load_shared8(x.digits + u * PACKED_UNIT + b * 64);
-        multiply_parts<BITS>(GROUP == 128 ? c[0] : c[b], w + b * BITS, w + (2 + b) * BITS, digits, x.mine);
+        multiply_parts<BITS>(c[b], w + b * BITS, w + (2 + b) * BITS, digits, x.mine);
     }
+    if (GROUP == 128) /* one group: its sums are exact, and half as long a chain of products each */
+#pragma unroll
+        for (int i = 0; i < 4; i++) c[0][i] += c[1][i];
     pay();
     float v[2] = {0, 0};
 #pragma unroll
