@@ -5,6 +5,7 @@
 set(QUIPU_CUDA AUTO CACHE STRING "kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON (it must be) or OFF")
 set(QUIPU_CUDA_ARCHITECTURES "80;86;89;90a;100;120" CACHE STRING
     "GPU architectures to compile for; fewer compile faster. The last one is added as PTX for what comes later")
+option(QUIPU_CUDA_RACECHECK "kernels whose barriers compute-sanitizer's racecheck can follow; slower" OFF)
 set(QUIPU_CUDA_FOLDER "$ENV{HOME}/.cache/quipu/cuda" CACHE PATH "where tools/setup-cuda.sh has put the compiler")
 
 set(images_source src/dev/cuda/images_none.c)
@@ -21,6 +22,9 @@ if(QUIPU_CUDA STREQUAL ON OR (QUIPU_CUDA STREQUAL AUTO AND NOT QUIPU_FUZZ AND NO
     list(GET QUIPU_CUDA_ARCHITECTURES -1 newest)
     string(REGEX REPLACE "[a-z]" "" newest_plain ${newest})
     list(APPEND targets -gencode arch=compute_${newest_plain},code=compute_${newest_plain})
+    if(QUIPU_CUDA_RACECHECK)
+      list(APPEND targets -DKERNELS_RACECHECK)
+    endif()
     set(images)
     set(table "")
     foreach(kernel ${kernels})

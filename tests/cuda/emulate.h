@@ -164,6 +164,7 @@ static inline bool all_say(bool yes) { return __ballot_sync(~0u, yes) == ~0u; }
 /* So many threads of the block at one of its barriers; 0: all that have not ended. */
 void emulate_barrier(int barrier, unsigned n);
 static inline void __syncthreads() { emulate_barrier(0, 0); }
+static inline void prepare_meeting(int, int) {}
 template <int BARRIER, int THREADS> static inline void meet_threads() { emulate_barrier(BARRIER, THREADS); }
 static inline void meet_threads_at(int barrier, int threads) { emulate_barrier(barrier, (unsigned)threads); }
 void emulate_pass(int barrier, unsigned n); /* the thread goes on */

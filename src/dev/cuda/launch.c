@@ -75,12 +75,14 @@ void launch_close(cuda_device *c) {
 qp_status launch_most_clusters(cuda_device *c, int *n, kernel_id kernel, unsigned threads, unsigned share,
                                qp_error *err) {
     drv_attribute cluster = {.id = DRV_LAUNCH_CLUSTER, .value = {share, 1, 1}};
+    int taken = 0;
+    drv_result result = c->drv.function_get(&taken, DRV_FUNCTION_STATIC, c->kernels[kernel]);
     const drv_launch how = {.grid = {(unsigned)c->gpu.multiprocessors / share * share, 1, 1},
                             .block = {threads, 1, 1},
-                            .shared_bytes = (unsigned)c->gpu.most_shared,
+                            .shared_bytes = (unsigned)(c->gpu.most_shared - taken),
                             .attributes = &cluster,
                             .n_attributes = 1};
-    const drv_result result = c->drv.most_clusters(n, c->kernels[kernel], &how);
+    if (!result) result = c->drv.most_clusters(n, c->kernels[kernel], &how);
     return result ? drv_failed(&c->drv, result, "cuda: how many clusters run at once", err) : QP_OK;
 }
 

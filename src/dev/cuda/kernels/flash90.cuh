@@ -213,7 +213,7 @@ __device__ __forceinline__ void flash_multiply(const k_decode_args &a, const k_s
     const uint32_t queries = at.q + group * size::QUERIES;
     flash_put_queries<DIM>(a, span, queries, first, head, a.cap != 0 ? a.scale : a.scale * 1.44269504f);
     fence_async();
-    asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+    meet_threads_at(1 + group, 128);
     flash_rows<DIM> r;
     flash_begin(r, a, span, first);
     float s[64];
@@ -248,7 +248,10 @@ template <int DIM> __device__ __forceinline__ void flash90(const k_decode_args &
                             base + 2 * flash_sizes<DIM>::QUERIES + 2 * flash_sizes<DIM>::STAGE,
                             base + 2 * flash_sizes<DIM>::QUERIES + 2 * flash_sizes<DIM>::STAGE + 16};
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 2; i++) barrier_init(at.full + 8 * i, 128), barrier_init(at.empty + 8 * i, 2);
+        for (int i = 0; i < 2; i++) {
+            barrier_init(at.full + 8 * i, 128), barrier_init(at.empty + 8 * i, 2);
+            prepare_meeting(1 + i, 128);
+        }
         barriers_made();
     }
     __syncthreads();

@@ -186,6 +186,8 @@ __device__ __forceinline__ void make_state(const k_program_args &a, uint2 area) 
     state.rings = shared_address(program_shared()) + program_ring_at(a.n_streams, a.squares_bytes, a.scratch_bytes);
     state.slice_shift = SLICES_SHIFT;
     while (PACKED_SLICES >> state.slice_shift < (int)cluster_blocks()) state.slice_shift--;
+    prepare_meeting(SUMS_BARRIER, PROGRAM_THREADS);
+    for (int i = 0; i < PROGRAM_MOST_QUADS; i++) prepare_meeting(QUAD_BARRIER + i, ATTEND_WARPS * 32);
     barrier_init(shared_address(&state.sums_met), 1);
     for (int i = 0; i < PROGRAM_TURNS; i++) {
         barrier_init(shared_address(&state.ready[i]), (int)cluster_blocks());

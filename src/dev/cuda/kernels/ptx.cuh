@@ -198,18 +198,45 @@ __device__ __forceinline__ uint32_t lane_now() {
 
 /* ---- meeting ---- */
 
-/* So many threads of the block, whole warps, at a barrier of their own (0: __syncthreads). */
+/* So many threads of the block, whole warps, at a barrier of their own, BARRIER or `barrier` (0: __syncthreads): all
+ * wait for each other, or, who passes, is counted and goes on. prepare_meeting is called by one thread for each such
+ * barrier in front of the block's first __syncthreads.
+ *
+ * racecheck loses its count of __syncthreads once a block's warps have met there differently often, and then reports
+ * whatever only these keep apart. For it there is a build (KERNELS_RACECHECK) whose barriers lie in shared memory. */
+#ifdef KERNELS_RACECHECK
+enum { MOST_MEETINGS = 8 };
+__device__ __forceinline__ uint32_t meeting_at(int barrier) {
+    __shared__ uint64_t meetings[MOST_MEETINGS];
+    return shared_address(meetings + barrier);
+}
+__device__ __forceinline__ void prepare_meeting(int barrier, int threads) {
+    barrier_init(meeting_at(barrier), threads);
+}
+__device__ __forceinline__ void meet_threads_at(int barrier, int) {
+    asm volatile("{\n.reg .pred p;\n.reg .b64 phase;\nmbarrier.arrive.shared::cta.b64 phase, [%0];\n"
+                 "W_%=:\nmbarrier.try_wait.shared::cta.b64 p, [%0], phase;\n@p bra D_%=;\nbra W_%=;\nD_%=:\n}" ::"r"(
+                     meeting_at(barrier))
+                 : "memory");
+}
+template <int BARRIER, int THREADS> __device__ __forceinline__ void meet_threads() {
+    meet_threads_at(BARRIER, THREADS);
+}
+template <int BARRIER, int THREADS> __device__ __forceinline__ void pass_threads() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(meeting_at(BARRIER)) : "memory");
+}
+#else
+__device__ __forceinline__ void prepare_meeting(int, int) {}
 template <int BARRIER, int THREADS> __device__ __forceinline__ void meet_threads() {
     asm volatile("bar.sync %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
 }
-/* So many at barrier `barrier`, which not all of them must know when they are compiled. */
 __device__ __forceinline__ void meet_threads_at(int barrier, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-/* Counted there without waiting for the others. */
 template <int BARRIER, int THREADS> __device__ __forceinline__ void pass_threads() {
     asm volatile("bar.arrive %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
 }
+#endif
 /* What the thread has seen and done before, others find behind their load_acquire. */
 __device__ __forceinline__ void add_release(uint32_t *to) {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(to) : "memory");

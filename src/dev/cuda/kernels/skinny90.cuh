@@ -45,7 +45,7 @@ struct skinny_place {
 };
 
 /* By the threads that multiply. */
-__device__ __forceinline__ void groups_meet(int threads) { asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory"); }
+__device__ __forceinline__ void groups_meet(int threads) { meet_threads_at(1, threads); }
 
 /* The same, of all blocks that share a tile: what they have written may be read. */
 __device__ __forceinline__ void skinny_meet(int share, int threads) {
@@ -226,6 +226,7 @@ template <class UNITS, int COLUMNS> __device__ __forceinline__ void skinny90(con
             barrier_init(at.w_full + 8 * i, 1), barrier_init(at.w_empty + 8 * i, 32 * at.tiles);
         for (int i = 0; i < a.x_depth; i++)
             barrier_init(at.x_full + 8 * i, 1), barrier_init(at.x_empty + 8 * i, a.groups);
+        prepare_meeting(1, a.groups * 128);
         barriers_made();
     }
     __syncthreads();

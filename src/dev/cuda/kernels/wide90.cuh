@@ -98,7 +98,7 @@ __device__ __forceinline__ void wide_feed_activations(const k_wide_args &a, cons
 /* ---- results ---- */
 
 /* Of the threads that multiply. */
-__device__ __forceinline__ void wide_meet() { asm volatile("bar.sync 1, %0;" ::"n"(WIDE_THREADS - 128) : "memory"); }
+__device__ __forceinline__ void wide_meet() { meet_threads<1, WIDE_THREADS - 128>(); }
 
 /* What a tile's rows are multiplied by, and what behind a gate besides: asked for early by a thread for each row, read
  * out of shared memory by all. */
@@ -223,6 +223,7 @@ template <class UNITS, bool GATED> __device__ __forceinline__ void wide90(const 
             barrier_init(at.x_full + 8 * i, 1), barrier_init(at.x_empty + 8 * i, 2 * WIDE_CLUSTER);
         for (int i = 0; i < a.w_depth; i++)
             barrier_init(at.w_full + 8 * i, 1), barrier_init(at.w_empty + 8 * i, 32 * WIDE_TILES);
+        prepare_meeting(1, WIDE_THREADS - 128);
         barriers_made();
     }
     __syncthreads();
