@@ -1,10 +1,11 @@
 /* amxint8_quant.c — 5 rows and more times whole-number weights on AMX tiles of bytes.
  *
  * The walk is quant_panel.inc's. A chunk is unpacked to bytes with a sign, what the zero takes off taken off, so that a
- * product of tiles is a group's whole number and needs nothing else. A tile of activations is 16 rows x 32 inputs where
- * quant_acts.inc put them, one act to a row; a tile of weights is 32 inputs x 16 columns as a panel has them. A result
- * is rows of 16 columns: columns are lanes, a row's scale is broadcast, and its floats are added up as in
- * quant_matmul.inc. So what goes through AVX-512 VNNI, fewer rows and groups of 16 inputs, has the same bits.
+ * product of tiles is a group's whole number and needs nothing else. A tile of activations is 16 rows x 32 inputs, or a
+ * group of 16 of them, where quant_acts.inc put them, one act to a row; a tile of weights is as many inputs x 16
+ * columns as a panel has them. A result is rows of 16 columns: columns are lanes, a row's scale is broadcast, and its
+ * floats are added up as in quant_matmul.inc. So what goes through AVX-512 VNNI, fewer rows and matrices with groups of
+ * both sizes, has the same bits.
  *
  * The tricky thing is what follows a product. While the unit works, one of the two ports for vectors takes no
  * multiply-add, so products and vectors go in turns: all that 16 rows have with a chunk of three tiles is multiplied
@@ -48,15 +49,34 @@ static const float no_fines[PACK_COLUMNS];
 _Static_assert((int)GROUP_ROWS == TILE_SIDE && (int)PACK_COLUMNS == TILE_SIDE, "what lies side by side is a tile");
 typedef int32_t dots[GROUP_ROWS][PACK_COLUMNS];
 
-/* Tiles 0 to 2 hold whole numbers, 3 activations, 4 to 6 weights. Of fewer rows than 16 only whole groups of vectors
- * are multiplied: a product takes as many cycles. */
-static void configure(int n_rows) {
+/* Tiles 0 to 2 hold whole numbers, 3 activations, 4 to 6 weights: of a group of 32 inputs, or of one of 16. Of fewer
+ * rows than 16 only whole groups of vectors are multiplied: a product takes as many cycles. */
+static void configure(int n_rows, bool halves) {
     tile_config config = tiles_full();
     const int rows = (n_rows + ROWS_HELD - 1) / ROWS_HELD * ROWS_HELD;
     for (int i = 0; i <= PANEL_TILES; i++) config.rows[i] = (uint8_t)least(TILE_SIDE, rows);
-    config.row_bytes[3] = PACK_DEPTH;
-    for (int i = 4; i < 4 + PANEL_TILES; i++) config.rows[i] = STEPS;
+    config.row_bytes[3] = (uint16_t)(PACK_DEPTH >> halves);
+    for (int i = 4; i < 4 + PANEL_TILES; i++) config.rows[i] = (uint8_t)(STEPS >> halves);
     tiles_configure(&config);
+}
+
+/* Groups that are multiplied before any of them becomes floats: of 32 inputs each or, with halves, of 16. */
+typedef struct part {
+    const act *x;
+    int first, n; /* of the chunk's 32s: the first, how many groups */
+    bool halves;
+} part;
+enum { PART_GROUPS = CHUNK };
+
+/* A group's weights in a panel. */
+ALWAYS_INLINE const uint8_t *codes_of(const panel *p, const part *of, int i) {
+    return of->halves ? p->codes[of->first + i / 2] + i % 2 * (UNPACKED_BYTES / 2) : p->codes[of->first + i];
+}
+/* From a group's activations to the next ones, in acts and in activations. */
+ALWAYS_INLINE void next_inputs(const int8_t **q, const part *of, int i, size_t x_step) {
+    enum { HALF = PACK_DEPTH / 2 };
+    const size_t far = x_step * sizeof(act);
+    *q += !of->halves ? far : i % 2 ? far - HALF : HALF;
 }
 
 /* A row of what every sum begins with; a tile is loaded from it with steps of 0 bytes. */
@@ -64,7 +84,7 @@ static void configure(int n_rows) {
 _Alignas(64) static const int32_t magic[PACK_COLUMNS] = {FOUR, FOUR, FOUR, FOUR};
 #undef FOUR
 
-#define LOAD_INPUTS(x) _tile_loadd(3, x, sizeof(act))
+#define LOAD_INPUTS(q) _tile_loadd(3, q, sizeof(act))
 /* Tiles are named by digits: they become text. */
 #define MULTIPLY(sums, codes, w)                                                                                       \
     do {                                                                                                               \
@@ -74,25 +94,27 @@ _Alignas(64) static const int32_t magic[PACK_COLUMNS] = {FOUR, FOUR, FOUR, FOUR}
     } while (0)
 #define TAKE(to, tile) _tile_stored(tile, to, PACK_LINE)
 
-/* 16 rows times a chunk. A product is taken when its tile is needed again: until then others are on their way. */
-ALWAYS_INLINE void multiply_chunk(dots (*to)[PANEL_TILES], const rows_job *j, fetches *next, bool is_one) {
-    const act *x = j->x;
+/* 16 rows times a part of a chunk. A product is taken when its tile is needed again: until then others are on their
+ * way. */
+ALWAYS_INLINE void multiply_part(dots (*to)[PANEL_TILES], const rows_job *j, const part *of, fetches *next,
+                                 bool is_one) {
+    const int8_t *q = of->x->q;
     const panel *p = j->panels;
-    const int last = j->n - 1, n_tiles = is_one ? 1 : PANEL_TILES;
-    for (int i = 0; i <= last; i++, x += j->x_step) {
-        LOAD_INPUTS(x);
+    const int last = of->n - 1, n_tiles = is_one ? 1 : PANEL_TILES;
+    for (int i = 0; i <= last; next_inputs(&q, of, i, j->x_step), i++) {
+        LOAD_INPUTS(q);
         fetch_lines(next, n_tiles);
         if (i) TAKE(to[i - 1][0], 0);
-        MULTIPLY(0, 4, p[0].codes[i]);
+        MULTIPLY(0, 4, codes_of(&p[0], of, i));
         if (is_one) {
-            fetch_lines(next, n_tiles);
+            if (!of->halves) fetch_lines(next, n_tiles);
             continue;
         }
         if (i) TAKE(to[i - 1][1], 1);
-        MULTIPLY(1, 5, p[1].codes[i]);
-        fetch_lines(next, n_tiles);
+        MULTIPLY(1, 5, codes_of(&p[1], of, i));
+        if (!of->halves) fetch_lines(next, n_tiles);
         if (i) TAKE(to[i - 1][2], 2);
-        MULTIPLY(2, 6, p[2].codes[i]);
+        MULTIPLY(2, 6, codes_of(&p[2], of, i));
     }
     TAKE(to[last][0], 0);
     if (is_one) return;
@@ -107,7 +129,10 @@ typedef struct row_terms {
     fvec d, less, sum;
 } row_terms;
 
-ALWAYS_INLINE row_terms terms_of(const act *x) { return (row_terms){f_set(x->d), f_set(x->less), f_set(x->sum)}; }
+/* half: of two groups which; 0: there is one. */
+ALWAYS_INLINE row_terms terms_of(const act *x, int half, bool halves) {
+    return (row_terms){f_set(x->d), f_set(x->less), f_set(halves ? x->half[half] : x->sum)};
+}
 
 /* Whole numbers of a row go to its floats: quant_matmul.inc's add_group. */
 ALWAYS_INLINE fvec add_dots(fvec sum, const int32_t *from, const row_terms *x, const float *d, const float *m,
@@ -117,72 +142,96 @@ ALWAYS_INLINE fvec add_dots(fvec sum, const int32_t *from, const row_terms *x, c
 }
 
 /* ROWS_HELD rows from `row` on. Addresses walk: what compilers find them by otherwise does not fit the registers. */
-ALWAYS_INLINE void add_rows(const dots (*made)[PANEL_TILES], const rows_job *j, fetches *next, int row,
+ALWAYS_INLINE void add_rows(const dots (*made)[PANEL_TILES], const rows_job *j, const part *of, fetches *next, int row,
                             float *const *parked, int n_tiles, bool rest) {
     enum { DOTS = GROUP_ROWS * PACK_COLUMNS, FACTORS = 2 * PACK_COLUMNS, PANEL_FLOATS = sizeof(panel) / sizeof(float) };
-    const act *x = j->x + row;
+    const act *x = of->x + row;
     const int32_t *from = made[0][0][row];
-    const float *d = j->panels->d[0][0], *m = j->panels->m[0][0];
+    const float *d = j->panels->d[of->first][0], *m = j->panels->m[of->first][0];
     fvec held[PANEL_TILES][ROWS_HELD];
     fetch_lines(next, n_tiles);
 #pragma GCC unroll 3
     for (int t = 0; t < n_tiles; t++)
 #pragma GCC unroll 4
         for (int r = 0; r < ROWS_HELD; r++) held[t][r] = f_load(parked[t] + (row + r) * PACK_COLUMNS);
-    for (int i = 0; i < j->n; i++, x += j->x_step, from += PANEL_TILES * DOTS, d += FACTORS, m += FACTORS)
+    for (int i = 0; i < of->n; i += 1 + of->halves, x += j->x_step, d += FACTORS, m += FACTORS)
+#pragma GCC unroll 2
+        for (int half = 0; half <= of->halves; half++, from += PANEL_TILES * DOTS)
 #pragma GCC unroll 4
-        for (int r = 0; r < ROWS_HELD; r++) {
-            const row_terms of = terms_of(&x[r]);
+            for (int r = 0; r < ROWS_HELD; r++) {
+                const row_terms terms = terms_of(&x[r], half, of->halves);
+                const int at = half * PACK_COLUMNS;
 #pragma GCC unroll 3
-            for (int t = 0; t < n_tiles; t++)
-                held[t][r] = add_dots(held[t][r], from + t * DOTS + r * PACK_COLUMNS, &of, d + t * PANEL_FLOATS,
-                                      m + t * PANEL_FLOATS, rest);
-        }
+                for (int t = 0; t < n_tiles; t++)
+                    held[t][r] = add_dots(held[t][r], from + t * DOTS + r * PACK_COLUMNS, &terms,
+                                          d + t * PANEL_FLOATS + at, m + t * PANEL_FLOATS + at, rest);
+            }
 #pragma GCC unroll 3
     for (int t = 0; t < n_tiles; t++)
 #pragma GCC unroll 4
         for (int r = 0; r < ROWS_HELD; r++) f_store(parked[t] + (row + r) * PACK_COLUMNS, held[t][r]);
 }
 
-ALWAYS_INLINE void run_group(const rows_job *shared, float *const *parked, int n_tiles, bool rest) {
-    _Alignas(64) dots made[CHUNK][PANEL_TILES];
+ALWAYS_INLINE void run_part(const rows_job *j, const part *of, fetches *next, float *const *parked, int n_tiles,
+                            bool rest) {
+    _Alignas(64) dots made[PART_GROUPS][PANEL_TILES];
+    multiply_part(made, j, of, next, n_tiles == 1);
+    for (int row = 0; row < j->n_rows; row += ROWS_HELD)
+        add_rows((const dots(*)[PANEL_TILES])made, j, of, next, row, parked, n_tiles, rest);
+}
+
+ALWAYS_INLINE void run_group(const rows_job *shared, float *const *parked, int n_tiles, bool rest, bool halves) {
     const rows_job j = *shared; /* which no store of tiles can change */
     fetches next = *j.next;
-    multiply_chunk(made, &j, &next, n_tiles == 1);
-    for (int row = 0; row < j.n_rows; row += ROWS_HELD)
-        add_rows((const dots(*)[PANEL_TILES])made, &j, &next, row, parked, n_tiles, rest);
+    if (!halves)
+        run_part(&j, &(part){j.x, 0, j.n, false}, &next, parked, n_tiles, rest);
+    else
+        for (int first = 0; first < j.n; first += PART_GROUPS / 2) {
+            const part of = {j.x + (size_t)first * j.x_step, first, 2 * (int)least(PART_GROUPS / 2, j.n - first), true};
+            run_part(&j, &of, &next, parked, n_tiles, rest);
+        }
     *j.next = next;
 }
 
 /* Rows that the last ones lack are whatever lies there; nobody reads what becomes of them. */
 static void group_rows(const rows_job *j, const quant_run *run, float *const *parked) {
     tiles_barrier();
-    if (j->n_tiles == 1 && j->has_rest)
-        run_group(j, parked, 1, true);
-    else if (j->n_tiles == 1)
-        run_group(j, parked, 1, false);
-    else if (j->has_rest)
-        run_group(j, parked, PANEL_TILES, true);
-    else
-        run_group(j, parked, PANEL_TILES, false);
+    const bool is_one = j->n_tiles == 1;
+#define RUN(tiles, is_rest, are_halves)                                                                                \
+    if (is_one == ((tiles) == 1) && j->has_rest == (is_rest) && j->halves == (are_halves)) {                           \
+        run_group(j, parked, tiles, is_rest, are_halves);                                                              \
+        return;                                                                                                        \
+    }
+    RUN(PANEL_TILES, false, false)
+    RUN(PANEL_TILES, true, false)
+    RUN(PANEL_TILES, false, true)
+    RUN(PANEL_TILES, true, true)
+    RUN(1, false, false)
+    RUN(1, true, false)
+    RUN(1, false, true)
+    RUN(1, true, true)
+#undef RUN
 }
 
 /* ---- second digits ---- */
 
 /* Up to 16 rows of the list of the panels' ith 32 inputs, from `first` on. */
-ALWAYS_INLINE void run_list(fines *f, const rows_job *j, int tile, int i, int first, bool rest) {
+ALWAYS_INLINE void run_list(fines *f, const rows_job *j, int tile, int i, int first, bool rest, bool halves) {
     _Alignas(64) dots made;
     const int n_rows = (int)least(GROUP_ROWS, f->count[i] - first);
     const act *x = &f->of[i][first];
-    LOAD_INPUTS(x);
-    for (int t = 0; t < j->n_tiles; t++) {
-        const panel *p = &j->panels[t];
-        MULTIPLY(0, 4, p->codes[i]);
-        TAKE(made, 0);
-        for (int r = 0; r < n_rows; r++) {
-            float *to = f->sums[tile + t][x[r].row];
-            const row_terms of = terms_of(&x[r]);
-            f_store(to, add_dots(f_load(to), made[r], &of, p->d[i][0], p->m[i][0], rest));
+    const part of = {x, i, 1 + halves, halves};
+    for (int half = 0; half <= halves; half++) {
+        LOAD_INPUTS(x->q + half * (PACK_DEPTH / 2));
+        for (int t = 0; t < j->n_tiles; t++) {
+            const panel *p = &j->panels[t];
+            MULTIPLY(0, 4, codes_of(p, &of, half));
+            TAKE(made, 0);
+            for (int r = 0; r < n_rows; r++) {
+                float *to = f->sums[tile + t][x[r].row];
+                const row_terms terms = terms_of(&x[r], half, halves);
+                f_store(to, add_dots(f_load(to), made[r], &terms, p->d[i][half], p->m[i][half], rest));
+            }
         }
     }
 }
@@ -192,9 +241,9 @@ static void add_fines(fines *f, const rows_job *j, int tile) {
     for (int i = 0; i < j->n; i++)
         for (int first = 0; first < f->count[i]; first += GROUP_ROWS)
             if (j->has_rest)
-                run_list(f, j, tile, i, first, true);
+                run_list(f, j, tile, i, first, true, j->halves);
             else
-                run_list(f, j, tile, i, first, false);
+                run_list(f, j, tile, i, first, false, j->halves);
 }
 
 #include "quant_panel.inc"
@@ -203,18 +252,22 @@ static void add_fines(fines *f, const rows_job *j, int tile) {
 
 static const cpu_matmul_kernel *other(void) { return cpu_quant_avx512vnni.grouped; }
 
-static bool has_halves(const cpu_packed *p) {
-    for (int i = 0; i < p->n_runs; i++)
-        if (p->runs[i].is.group < PACK_DEPTH) return true;
-    return false;
+/* How many of its runs have groups of 16. */
+static int count_halved(const cpu_packed *p) {
+    int n = 0;
+    for (int i = 0; i < p->n_runs; i++) n += p->runs[i].is.group < PACK_DEPTH;
+    return n;
 }
 
+/* Tiles have one shape: where groups of 16 and others mix they go where each finds its own. */
 static void run(const cpu_matmul_block *b) {
-    if (b->n_packed < LEAST_ROWS || has_halves(b->w->packed)) {
+    const cpu_packed *p = b->w->packed;
+    const int n_halved = count_halved(p);
+    if (b->n_packed < LEAST_ROWS || (n_halved && n_halved < p->n_runs)) {
         other()->run(b);
         return;
     }
-    configure(b->n_packed);
+    configure(b->n_packed, n_halved > 0);
     run_panels(b);
     tiles_release();
 }
