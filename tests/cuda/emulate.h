@@ -143,6 +143,7 @@ uint32_t cluster_rank();
 uint32_t cluster_blocks();
 void cluster_sync();
 void barrier_arrive(uint32_t b, uint32_t rank);
+static inline void barrier_arrive_here(uint32_t b) { barrier_arrive(b, cluster_rank()); }
 void emulate_send(uint32_t to, const float *words, unsigned bytes, uint32_t barrier, uint32_t rank);
 static inline void send4(uint32_t to, float v, uint32_t barrier, uint32_t rank) {
     emulate_send(to, &v, 4, barrier, rank);

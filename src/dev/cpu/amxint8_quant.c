@@ -60,19 +60,18 @@ static void configure(int n_rows, bool halves) {
     tiles_configure(&config);
 }
 
-/* Groups that are multiplied before any of them becomes floats: of 32 inputs each or, with halves, of 16. */
+/* Up to CHUNK groups, which are multiplied before any of them becomes floats: of 32 inputs each or, with halves, of
+ * 16. */
 typedef struct part {
-    const act *x;
-    int first, n; /* of the chunk's 32s: the first, how many groups */
+    int first, n; /* of the chunk's 32s the first; how many groups */
     bool halves;
 } part;
-enum { PART_GROUPS = CHUNK };
 
 /* A group's weights in a panel. */
 ALWAYS_INLINE const uint8_t *codes_of(const panel *p, const part *of, int i) {
     return of->halves ? p->codes[of->first + i / 2] + i % 2 * (UNPACKED_BYTES / 2) : p->codes[of->first + i];
 }
-/* From a group's activations to the next ones, in acts and in activations. */
+/* From a group's activations to the next ones. */
 ALWAYS_INLINE void next_inputs(const int8_t **q, const part *of, int i, size_t x_step) {
     enum { HALF = PACK_DEPTH / 2 };
     const size_t far = x_step * sizeof(act);
@@ -98,7 +97,7 @@ _Alignas(64) static const int32_t magic[PACK_COLUMNS] = {FOUR, FOUR, FOUR, FOUR}
  * way. */
 ALWAYS_INLINE void multiply_part(dots (*to)[PANEL_TILES], const rows_job *j, const part *of, fetches *next,
                                  bool is_one) {
-    const int8_t *q = of->x->q;
+    const int8_t *q = j->x[(size_t)of->first * j->x_step].q;
     const panel *p = j->panels;
     const int last = of->n - 1, n_tiles = is_one ? 1 : PANEL_TILES;
     for (int i = 0; i <= last; next_inputs(&q, of, i, j->x_step), i++) {
@@ -145,7 +144,7 @@ ALWAYS_INLINE fvec add_dots(fvec sum, const int32_t *from, const row_terms *x, c
 ALWAYS_INLINE void add_rows(const dots (*made)[PANEL_TILES], const rows_job *j, const part *of, fetches *next, int row,
                             float *const *parked, int n_tiles, bool rest) {
     enum { DOTS = GROUP_ROWS * PACK_COLUMNS, FACTORS = 2 * PACK_COLUMNS, PANEL_FLOATS = sizeof(panel) / sizeof(float) };
-    const act *x = of->x + row;
+    const act *x = j->x + (size_t)of->first * j->x_step + row;
     const int32_t *from = made[0][0][row];
     const float *d = j->panels->d[of->first][0], *m = j->panels->m[of->first][0];
     fvec held[PANEL_TILES][ROWS_HELD];
@@ -174,7 +173,7 @@ ALWAYS_INLINE void add_rows(const dots (*made)[PANEL_TILES], const rows_job *j, 
 
 ALWAYS_INLINE void run_part(const rows_job *j, const part *of, fetches *next, float *const *parked, int n_tiles,
                             bool rest) {
-    _Alignas(64) dots made[PART_GROUPS][PANEL_TILES];
+    _Alignas(64) dots made[CHUNK][PANEL_TILES];
     multiply_part(made, j, of, next, n_tiles == 1);
     for (int row = 0; row < j->n_rows; row += ROWS_HELD)
         add_rows((const dots(*)[PANEL_TILES])made, j, of, next, row, parked, n_tiles, rest);
@@ -184,33 +183,34 @@ ALWAYS_INLINE void run_group(const rows_job *shared, float *const *parked, int n
     const rows_job j = *shared; /* which no store of tiles can change */
     fetches next = *j.next;
     if (!halves)
-        run_part(&j, &(part){j.x, 0, j.n, false}, &next, parked, n_tiles, rest);
+        run_part(&j, &(part){0, j.n, false}, &next, parked, n_tiles, rest);
     else
-        for (int first = 0; first < j.n; first += PART_GROUPS / 2) {
-            const part of = {j.x + (size_t)first * j.x_step, first, 2 * (int)least(PART_GROUPS / 2, j.n - first), true};
-            run_part(&j, &of, &next, parked, n_tiles, rest);
-        }
+        for (int first = 0; first < j.n; first += CHUNK / 2)
+            run_part(&j, &(part){first, 2 * (int)least(CHUNK / 2, j.n - first), true}, &next, parked, n_tiles, rest);
     *j.next = next;
 }
+
+typedef void group_fn(const rows_job *j, float *const *parked);
+
+#define GROUP(tiles, halves, rest)                                                                                     \
+    static void group_##tiles##_##halves##rest(const rows_job *j, float *const *parked) {                              \
+        run_group(j, parked, tiles, rest, halves);                                                                     \
+    }
+#define GROUPS(tiles) GROUP(tiles, 0, 0) GROUP(tiles, 0, 1) GROUP(tiles, 1, 0) GROUP(tiles, 1, 1)
+#define GROUPS_OF(tiles)                                                                                               \
+    {                                                                                                                  \
+        {group_##tiles##_00, group_##tiles##_01}, { group_##tiles##_10, group_##tiles##_11 }                           \
+    }
+GROUPS(1)
+GROUPS(3)
+_Static_assert(PANEL_TILES == 3, "or one");
+
+static group_fn *const group_kernels[2][2][2] = {GROUPS_OF(1), GROUPS_OF(3)};
 
 /* Rows that the last ones lack are whatever lies there; nobody reads what becomes of them. */
 static void group_rows(const rows_job *j, const quant_run *run, float *const *parked) {
     tiles_barrier();
-    const bool is_one = j->n_tiles == 1;
-#define RUN(tiles, is_rest, are_halves)                                                                                \
-    if (is_one == ((tiles) == 1) && j->has_rest == (is_rest) && j->halves == (are_halves)) {                           \
-        run_group(j, parked, tiles, is_rest, are_halves);                                                              \
-        return;                                                                                                        \
-    }
-    RUN(PANEL_TILES, false, false)
-    RUN(PANEL_TILES, true, false)
-    RUN(PANEL_TILES, false, true)
-    RUN(PANEL_TILES, true, true)
-    RUN(1, false, false)
-    RUN(1, true, false)
-    RUN(1, false, true)
-    RUN(1, true, true)
-#undef RUN
+    group_kernels[j->n_tiles > 1][j->halves][j->has_rest](j, parked);
 }
 
 /* ---- second digits ---- */
@@ -220,7 +220,7 @@ ALWAYS_INLINE void run_list(fines *f, const rows_job *j, int tile, int i, int fi
     _Alignas(64) dots made;
     const int n_rows = (int)least(GROUP_ROWS, f->count[i] - first);
     const act *x = &f->of[i][first];
-    const part of = {x, i, 1 + halves, halves};
+    const part of = {i, 1 + halves, halves};
     for (int half = 0; half <= halves; half++) {
         LOAD_INPUTS(x->q + half * (PACK_DEPTH / 2));
         for (int t = 0; t < j->n_tiles; t++) {

@@ -155,6 +155,9 @@ __device__ __forceinline__ uint32_t cluster_blocks() {
     asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
     return n;
 }
+__device__ __forceinline__ void barrier_arrive_here(uint32_t b) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(b) : "memory");
+}
 /* On the barrier at the same place of block `rank` of the cluster. It tells of what was read, of nothing written: what
  * more it could promise (release.cluster) would wait for all stores each time. */
 __device__ __forceinline__ void barrier_arrive(uint32_t b, uint32_t rank) {
@@ -223,7 +226,7 @@ template <int BARRIER, int THREADS> __device__ __forceinline__ void meet_threads
     meet_threads_at(BARRIER, THREADS);
 }
 template <int BARRIER, int THREADS> __device__ __forceinline__ void pass_threads() {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(meeting_at(BARRIER)) : "memory");
+    barrier_arrive_here(meeting_at(BARRIER));
 }
 #else
 __device__ __forceinline__ void prepare_meeting(int, int) {}

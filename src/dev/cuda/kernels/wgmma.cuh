@@ -106,11 +106,8 @@ template <> __device__ __forceinline__ void wgmma_mix<128>(float *d, const uint3
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/* ---- barriers ---- */
+/* ---- the shared memory of a cluster ---- */
 
-__device__ __forceinline__ void barrier_arrive_here(uint32_t b) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(b) : "memory");
-}
 /* 16 bytes at the same place of block `rank`'s shared memory. */
 __device__ __forceinline__ float4 load_cluster16(uint32_t at, uint32_t rank) {
     float4 v;
