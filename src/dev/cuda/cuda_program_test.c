@@ -693,23 +693,30 @@ static void every_kind(const char *library, effort most) {
     if (has_programs) assert_true(n_made > 0);
 }
 
-static void programs_compute_what_launches_do(void **state) {
+static void on_gpu(effort most) {
     if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
-    every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(layer_kinds)});
-    every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(wide_kinds)});
-    every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(coded_kinds)});
-    every_kind(NULL, (effort){.layers = 3, .repeats = 3, KINDS(split_kinds)});
+    every_kind(NULL, most);
 }
 
-/* Where there is no room to tell, blocks meet: at first, and halfway. */
-static void programs_need_no_room(void **state) {
-    if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
-    static const size_t areas[] = {128, 100 << 10};
-    for (size_t i = 0; i < HARNESS_COUNT(areas); i++) {
-        every_kind(NULL, (effort){.layers = 3, .repeats = 2, .area = areas[i], KINDS(layer_kinds)});
-        every_kind(NULL, (effort){.layers = 3, .repeats = 2, .area = areas[i], KINDS(coded_kinds)});
-    }
+static void programs_compute_what_launches_do(void **state) {
+    on_gpu((effort){.layers = 3, .repeats = 3, KINDS(layer_kinds)});
 }
+
+static void wide_layers_do(void **state) { on_gpu((effort){.layers = 3, .repeats = 3, KINDS(wide_kinds)}); }
+
+static void caches_of_codes_do(void **state) { on_gpu((effort){.layers = 3, .repeats = 3, KINDS(coded_kinds)}); }
+
+static void splits_do(void **state) { on_gpu((effort){.layers = 3, .repeats = 3, KINDS(split_kinds)}); }
+
+/* Where there is no room to tell, blocks meet: at first, and halfway. */
+static void without_room(size_t area) {
+    on_gpu((effort){.layers = 3, .repeats = 2, .area = area, KINDS(layer_kinds)});
+    on_gpu((effort){.layers = 3, .repeats = 2, .area = area, KINDS(coded_kinds)});
+}
+
+static void programs_need_no_room(void **state) { without_room(128); }
+
+static void programs_need_no_room_halfway(void **state) { without_room(100 << 10); }
 
 static void programs_need_no_luck(void **state) {
     static const struct {
@@ -734,8 +741,14 @@ static void programs_need_no_luck(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(programs_compute_what_launches_do),
-                                       cmocka_unit_test(programs_need_no_room),
-                                       cmocka_unit_test(programs_need_no_luck)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(programs_compute_what_launches_do),
+        cmocka_unit_test(wide_layers_do),
+        cmocka_unit_test(caches_of_codes_do),
+        cmocka_unit_test(splits_do),
+        cmocka_unit_test(programs_need_no_room),
+        cmocka_unit_test(programs_need_no_room_halfway),
+        cmocka_unit_test(programs_need_no_luck),
+    };
     return cmocka_run_group_tests(tests, sample_read_goldens, sample_drop_goldens);
 }
