@@ -67,6 +67,8 @@ typedef struct part {
     bool halves;
 } part;
 
+/* Activations of the first 32s' rows. */
+ALWAYS_INLINE const act *part_acts(const rows_job *j, const part *of) { return j->x + (size_t)of->first * j->x_step; }
 /* A group's weights in a panel. */
 ALWAYS_INLINE const uint8_t *codes_of(const panel *p, const part *of, int i) {
     return of->halves ? p->codes[of->first + i / 2] + i % 2 * (UNPACKED_BYTES / 2) : p->codes[of->first + i];
@@ -97,7 +99,7 @@ _Alignas(64) static const int32_t magic[PACK_COLUMNS] = {FOUR, FOUR, FOUR, FOUR}
  * way. */
 ALWAYS_INLINE void multiply_part(dots (*to)[PANEL_TILES], const rows_job *j, const part *of, fetches *next,
                                  bool is_one) {
-    const int8_t *q = j->x[(size_t)of->first * j->x_step].q;
+    const int8_t *q = part_acts(j, of)->q;
     const panel *p = j->panels;
     const int last = of->n - 1, n_tiles = is_one ? 1 : PANEL_TILES;
     for (int i = 0; i <= last; next_inputs(&q, of, i, j->x_step), i++) {
@@ -144,7 +146,7 @@ ALWAYS_INLINE fvec add_dots(fvec sum, const int32_t *from, const row_terms *x, c
 ALWAYS_INLINE void add_rows(const dots (*made)[PANEL_TILES], const rows_job *j, const part *of, fetches *next, int row,
                             float *const *parked, int n_tiles, bool rest) {
     enum { DOTS = GROUP_ROWS * PACK_COLUMNS, FACTORS = 2 * PACK_COLUMNS, PANEL_FLOATS = sizeof(panel) / sizeof(float) };
-    const act *x = j->x + (size_t)of->first * j->x_step + row;
+    const act *x = part_acts(j, of) + row;
     const int32_t *from = made[0][0][row];
     const float *d = j->panels->d[of->first][0], *m = j->panels->m[of->first][0];
     fvec held[PANEL_TILES][ROWS_HELD];

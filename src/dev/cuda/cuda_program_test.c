@@ -695,23 +695,22 @@ static void every_kind(const char *library, effort most) {
 
 static void on_gpu(effort most) {
     if (!cuda_has_gpu()) HARNESS_SKIP("no GPU");
+    most.layers = 3;
     every_kind(NULL, most);
 }
 
-static void programs_compute_what_launches_do(void **state) {
-    on_gpu((effort){.layers = 3, .repeats = 3, KINDS(layer_kinds)});
-}
+static void programs_compute_what_launches_do(void **state) { on_gpu((effort){.repeats = 3, KINDS(layer_kinds)}); }
 
-static void wide_layers_do(void **state) { on_gpu((effort){.layers = 3, .repeats = 3, KINDS(wide_kinds)}); }
+static void wide_layers_do(void **state) { on_gpu((effort){.repeats = 3, KINDS(wide_kinds)}); }
 
-static void caches_of_codes_do(void **state) { on_gpu((effort){.layers = 3, .repeats = 3, KINDS(coded_kinds)}); }
+static void caches_of_codes_do(void **state) { on_gpu((effort){.repeats = 3, KINDS(coded_kinds)}); }
 
-static void splits_do(void **state) { on_gpu((effort){.layers = 3, .repeats = 3, KINDS(split_kinds)}); }
+static void splits_do(void **state) { on_gpu((effort){.repeats = 3, KINDS(split_kinds)}); }
 
 /* Where there is no room to tell, blocks meet: at first, and halfway. */
 static void without_room(size_t area) {
-    on_gpu((effort){.layers = 3, .repeats = 2, .area = area, KINDS(layer_kinds)});
-    on_gpu((effort){.layers = 3, .repeats = 2, .area = area, KINDS(coded_kinds)});
+    on_gpu((effort){.repeats = 2, .area = area, KINDS(layer_kinds)});
+    on_gpu((effort){.repeats = 2, .area = area, KINDS(coded_kinds)});
 }
 
 static void programs_need_no_room(void **state) { without_room(128); }
