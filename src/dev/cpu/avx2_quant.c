@@ -6,7 +6,7 @@
  * activation that took over the sign. */
 #include "avx2_quant.h"
 
-enum { WIDE_OFFSET = 128 };
+enum { WIDE_OFFSET = 128, STARTS_LATE = 1 };
 
 /* Whole numbers of 32 bits, and those of 16 that are not yet in them. */
 typedef struct dots {
@@ -20,10 +20,7 @@ static inline int fitting(int bits) { return bits <= 4 ? 8 : bits == 5 ? 4 : 2; 
 static inline __m256i pairs_to_whole(__m256i pairs) { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
 
 /* Step j of codes of so many bits; 0: of 8, with a sign of their own. */
-static inline void dots_step(dots *sum, ivec codes, const int8_t *x, int j, int bits) {
-    int32_t four;
-    memcpy(&four, x, sizeof four);
-    __m256i in = _mm256_set1_epi32(four);
+static inline void dots_add(dots *sum, ivec codes, ivec in, int j, int bits) {
     if (!bits) {
         const __m256i with_sign = _mm256_xor_si256(codes, _mm256_set1_epi8((char)0x80));
         in = _mm256_sign_epi8(in, with_sign);
@@ -31,12 +28,15 @@ static inline void dots_step(dots *sum, ivec codes, const int8_t *x, int j, int 
     }
     const __m256i pairs = _mm256_maddubs_epi16(codes, in);
     if (!bits)
-        sum->whole = _mm256_add_epi32(sum->whole, pairs_to_whole(pairs));
+        sum->whole = i_held(_mm256_add_epi32(sum->whole, pairs_to_whole(pairs)));
     else if (j % fitting(bits) == 0 && j) {
         sum->whole = _mm256_add_epi32(sum->whole, pairs_to_whole(sum->part));
         sum->part = pairs;
     } else
-        sum->part = _mm256_add_epi16(sum->part, pairs);
+        sum->part = i_held(_mm256_add_epi16(sum->part, pairs));
+}
+static inline void dots_step(dots *sum, ivec codes, const int8_t *x, int j, int bits) {
+    dots_add(sum, codes, four_inputs(x), j, bits);
 }
 
 static inline ivec dots_end(const dots *sum) { return _mm256_add_epi32(sum->whole, pairs_to_whole(sum->part)); }

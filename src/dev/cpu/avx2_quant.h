@@ -25,6 +25,17 @@ static inline ivec i_less(int32_t start, const int16_t whole[2], int first, int 
                   numbers = _mm256_set1_epi32(pair(whole[0], whole[1]));
     return _mm256_add_epi32(_mm256_set1_epi32(start), _mm256_madd_epi16(factors, numbers));
 }
+static inline ivec i_add_32(ivec a, ivec b) { return _mm256_add_epi32(a, b); }
+/* Made here and once: compilers would add whole numbers up in an order of their own, which needs more registers. */
+static inline ivec i_held(ivec v) {
+    __asm__("" : "+x"(v));
+    return v;
+}
+static inline ivec four_inputs(const int8_t *x) {
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return _mm256_set1_epi32(four);
+}
 static inline ivec i_zero(void) { return _mm256_setzero_si256(); }
 static inline ivec i_and(ivec a, ivec b) { return _mm256_and_si256(a, b); }
 static inline ivec i_or(ivec a, ivec b) { return _mm256_or_si256(a, b); }

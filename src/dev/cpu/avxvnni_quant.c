@@ -4,15 +4,16 @@
  * The walk is quant_matmul.inc, vectors are those of AVX2; here is only the product, in 32 bits at once. */
 #include "avx2_quant.h"
 
-enum { WIDE_OFFSET = 0 };
+enum { WIDE_OFFSET = 0, STARTS_LATE = 0 };
 
 typedef ivec dots;
 static inline dots dots_begin(ivec start) { return start; }
 /* Codes without sign times four activations with one. */
+static inline void dots_add(dots *sum, ivec codes, ivec in, int j, int bits) {
+    *sum = _mm256_dpbusd_avx_epi32(*sum, codes, in);
+}
 static inline void dots_step(dots *sum, ivec codes, const int8_t *x, int j, int bits) {
-    int32_t four;
-    memcpy(&four, x, sizeof four);
-    *sum = _mm256_dpbusd_avx_epi32(*sum, codes, _mm256_set1_epi32(four));
+    dots_add(sum, codes, four_inputs(x), j, bits);
 }
 static inline ivec dots_end(const dots *sum) { return *sum; }
 

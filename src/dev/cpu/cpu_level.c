@@ -91,10 +91,10 @@ static size_t cache_bytes(int name) {
     return bytes > 0 ? (size_t)bytes : 0;
 }
 
-/* Of AMD's, those since Zen 5 have AVX-VNNI. */
+/* Of AMD's, those since Zen 4 have AVX-512, those since Zen 5 AVX-VNNI. */
 cpu_ways cpu_level_ways(const cpu_features *features) {
     enum { ZEN_5_AHEAD = 8192 };
-    return (cpu_ways){.one_stream = is_amd(features),
+    return (cpu_ways){.one_stream = is_amd(features) && has_avx512(features),
                       .ahead = is_amd(features) && features->avxvnni ? ZEN_5_AHEAD : 0,
                       .first_cache = cache_bytes(_SC_LEVEL1_DCACHE_SIZE),
                       .second_cache = cache_bytes(_SC_LEVEL2_CACHE_SIZE)};
