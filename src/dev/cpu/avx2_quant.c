@@ -35,9 +35,6 @@ static inline void dots_add(dots *sum, ivec codes, ivec in, int j, int bits) {
     } else
         sum->part = i_held(_mm256_add_epi16(sum->part, pairs));
 }
-static inline void dots_step(dots *sum, ivec codes, const int8_t *x, int j, int bits) {
-    dots_add(sum, codes, four_inputs(x), j, bits);
-}
 
 static inline ivec dots_end(const dots *sum) { return _mm256_add_epi32(sum->whole, pairs_to_whole(sum->part)); }
 

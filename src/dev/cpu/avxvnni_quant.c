@@ -12,9 +12,6 @@ static inline dots dots_begin(ivec start) { return start; }
 static inline void dots_add(dots *sum, ivec codes, ivec in, int j, int bits) {
     *sum = _mm256_dpbusd_avx_epi32(*sum, codes, in);
 }
-static inline void dots_step(dots *sum, ivec codes, const int8_t *x, int j, int bits) {
-    dots_add(sum, codes, four_inputs(x), j, bits);
-}
 static inline ivec dots_end(const dots *sum) { return *sum; }
 
 #include "avx2_quant.inc"
