@@ -265,12 +265,16 @@ def answer(command):
     return done.stdout
 
 
+def bench(quipu, *options):
+    """The result of a `quipu bench` that measures one thing."""
+    return json.loads(answer([quipu, "bench", *options, "--json", "--quiet"]))["results"][0]
+
+
 def ours(quipu, model, test, threads):
     """Tokens per second and the share of the limit."""
     prompt, new, sequences, depth = TESTS[test]
-    command = [quipu, "bench", "-m", model, "-p", prompt, "-n", new, "-b", sequences, "-d", depth, "--device", "cpu",
-               "--threads", threads, "--repeat", 1, "--json", "--quiet"]
-    result = json.loads(answer(command))["results"][0]
+    result = bench(quipu, "-m", model, "-p", prompt, "-n", new, "-b", sequences, "-d", depth, "--device", "cpu",
+                   "--threads", threads, "--repeat", 1)
     return result["tok_s"]["median"], result.get("share")
 
 

@@ -14,7 +14,6 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import tempfile
 import time
 
@@ -27,9 +26,9 @@ PAGE = 256  # tokens of the cache
 
 
 def bench(program, model, device, streams, tokens):
-    done = subprocess.run([program, "bench", "-m", model, "--device", device, "-p", "0", "-n", str(tokens), "-b",
-                           str(streams), "-d", str(BEHIND), "--repeat", "1", "--json"], check=True, capture_output=True)
-    return next(r["tok_s"]["median"] for r in json.loads(done.stdout)["results"] if r["kind"] == "decode")
+    result = cpu_vs_peers.bench(program, "-m", model, "--device", device, "-p", 0, "-n", tokens, "-b", streams, "-d",
+                                BEHIND, "--repeat", 1)
+    return result["tok_s"]["median"]
 
 
 def serve(program, model, device, streams, tokens):
